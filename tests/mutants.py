@@ -36,6 +36,11 @@ SUPPRESSION = ("tests/suppression/test_suppression.py", "-k", "suppressed or chi
 EMPTIED = ("tests/archive/test_emptying.py",)
 ARCHIVE = ("tests/archive/test_erasing.py", "-k", "(are_gone or concurrently or running) and not plain")
 RULES = ("tests/merge/test_rules.py", "-k", "not record")
+SEEN = ("tests/evolution/test_seen_versions.py",)
+PARTS = ("tests/batches/test_decoding_parts.py",)
+RUNS = ("tests/batches/test_schema_runs.py", "-k", "alternate")
+CHANGING = ("tests/property/test_changing_tables.py", "-k", "5")
+REVISIONS = ("tests/loop/test_schema_revisions.py", "-k", "brought_up")
 DIALECTS = ("tests/changelog/test_dialects.py",)
 MASKED = ("tests/erasure/test_masking.py", "-k", "keeps_its_other")
 COMPACTED_TOPICS = ("tests/erasure/test_compacted_topics.py", "-k", "concurrent")
@@ -297,6 +302,62 @@ MUTANTS = [
         "if is_reserved(name):",
         "if False:",
         NAMES,
+    ),
+    Mutant(
+        "only NOT NULL columns have a fill",
+        "evolution/seen_versions.py",
+        "if not column.has_default or column.default in (None, _NULL_DEFAULT):",
+        "if column.optional or not column.has_default:",
+        SEEN,
+    ),
+    Mutant(
+        "the fill of an altered column ignores its position",
+        "lakehouse/column_changes.py",
+        "(at < position_literal(end), value)",
+        "(at.isNotNull(), value)",
+        BATCHES,
+    ),
+    Mutant(
+        "stored values are revised by the position of their row",
+        "lakehouse/column_changes.py",
+        'F.col(COLUMN_POSITIONS)[name]["position"]',
+        "F.col(POSITION_COLUMN)",
+        BATCHES,
+    ),
+    Mutant(
+        "events of two lives of a column are read alike",
+        "batches/decoding_parts.py",
+        "*boundaries(lives, group.first_position, group.last_position)",
+        "",
+        PARTS,
+    ),
+    Mutant(
+        "schemas that alternate within a slice are not looked at",
+        "batches/schema_runs.py",
+        "any(last >= first for",
+        "any(False for",
+        RUNS,
+    ),
+    Mutant(
+        "the schemas of late events are not placed among those before them",
+        "loop/evidence.py",
+        "if lowest > highest:",
+        "if True:",
+        CHANGING,
+    ),
+    Mutant(
+        "tables that a dead run left behind the catalog stay there",
+        "loop/table_schemas.py",
+        "if revision < entry.revision and (revision or entry.is_intent):",
+        "if revision < entry.revision and known is not None:",
+        REVISIONS,
+    ),
+    Mutant(
+        "a dropped column of a keyless table keeps its values",
+        "batches/decoding_parts.py",
+        "gone = set() if table_schema.key else",
+        "gone = set() if True else",
+        PARTS,
     ),
     Mutant(
         "a repeated delivery of a keyless table counts twice",

@@ -7,6 +7,7 @@ recomputes the batches that were merged meanwhile too, and fails to commit if a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -111,22 +112,33 @@ class Rebuild:
                     f"table {table} holds batches after {through_batch}, which are not recomputed yet",
                     "run the same command again",
                 )
-        self._replace(entry, live)
         catalog = Catalog(self._spark, self._layout.tables)
-        entries_by_table = {e.table_schema.table: e for e in catalog.entries(name)}
-        revision = entries_by_table[table].revision + 1 if table in entries_by_table else 1
-        catalog.record(CatalogEntry(name, live.silver.path, entry.table_schema, revision, entry.topics, entry.origin))
+        known = {e.table_schema.table: e for e in catalog.entries(name)}.get(table)
+        self._replace(entry, live, known.revision if known else 0)
+        versions = known.versions if known else frozenset()
+        recorded = replace(
+            entry,
+            pipeline=name,
+            path=live.silver.path,
+            revision=known.revision + 1 if known else 1,
+            versions=entry.versions | versions,
+        )
+        recorded = replace(recorded, table_schema=replace(entry.table_schema, revision=recorded.revision))
+        catalog.record(recorded, versions)
+        altered = recorded.altered_since(entry)
+        for part in live.tables:
+            part.evolve(entry.table_schema, recorded.table_schema, altered)
 
-    def _replace(self, entry: CatalogEntry, live: TableState) -> None:
+    def _replace(self, entry: CatalogEntry, live: TableState, revision: int) -> None:
         """Replaces tombstones first, then the other tables, silver last: a crash in between is healed by repeating the
-        rebuild."""
+        rebuild. `revision`: the newest in the live catalog."""
         rebuilt = self._state_in(self._scratch, entry.table_schema.table)
         if rebuilt.tombstones.exists():
             live.tombstones.write(rebuilt.tombstones.rows())
         txn_metadata = {WRITER: self.backfill_run.writer, THROUGH_BATCH: self.backfill_run.number}
         for old, new in zip(live.all_tables, rebuilt.all_tables, strict=True):
             if old.exists() or new.exists():
-                old.replace(new, entry.table_schema, txn_metadata)
+                old.replace(new, replace(entry.table_schema, revision=revision), txn_metadata)
 
     def _state_in(self, layout: Lakehouse, table: str) -> TableState:
         rules = rules_of(self._pipeline)

@@ -63,7 +63,8 @@ def row_events(
 
     Raises ConfigError for a table that the lakehouse doesn't have, or a key with other columns than the table's.
     """
-    table_schema = Catalog(spark, pipeline.layout.tables).entry(pipeline.name, table).table_schema
+    entry = Catalog(spark, pipeline.layout.tables).entry(pipeline.name, table)
+    table_schema = entry.table_schema
     if not table_schema.key:
         raise ConfigError(f"table {table} has no key", "only rows of a table with a key have a history")
     if set(key) != set(table_schema.key):
@@ -78,18 +79,20 @@ def row_events(
             spark, pipeline, scratch, (table,), lambda _: _events_of_key(table, key), history=(table,)
         )
         history = row_history_of(spark, scratch, pipeline.name, table)
-        _evolve_to(history, entries, table_schema)
+        _evolve_to(history, entries, entry)
     return _stored_events(spark, history, table_schema, key) if history.changes.exists() else []
 
 
-def _evolve_to(history: RowHistory, entries: Sequence[CatalogEntry], table_schema: TableSchema) -> None:
-    """Gives a recomputed history the columns and types of `table_schema`: the key's events may all be from before a
-    column was added or widened."""
-    for entry in entries:
-        if entry.table_schema.table == table_schema.table and entry.table_schema.columns != table_schema.columns:
-            for table in history.tables:
-                if table.exists():
-                    table.evolve(entry.table_schema, table_schema)
+def _evolve_to(history: RowHistory, entries: Sequence[CatalogEntry], entry: CatalogEntry) -> None:
+    """Gives a recomputed history the columns and types of the table's `entry`: the key's events may all be from before
+    a column was added or widened."""
+    for recomputed in entries:
+        if recomputed.table_schema.table == entry.table_schema.table:
+            altered = entry.altered_since(recomputed)
+            if altered or recomputed.table_schema.columns != entry.table_schema.columns:
+                for table in history.tables:
+                    if table.exists():
+                        table.evolve(recomputed.table_schema, entry.table_schema, altered)
 
 
 def _events_of_key(table: str, key: Mapping[str, str]) -> Column:

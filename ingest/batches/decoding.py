@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from ingest.batches.group_stats import DecodingKey, Group, has_decoding_key
+from ingest.batches.decoding_parts import DecodingPart, parts_by_position
+from ingest.batches.group_stats import Group
 from ingest.batches.rules import Rules
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.image_reader import ImageChoice, ImageReader
 from ingest.evolution.inference import columns_for_table, holds_long_numbers, proven_columns, stored_column
+from ingest.evolution.life import Lives
 from ingest.merge.images import changes
 from ingest.merge.table_schema import TableSchema
 from ingest.values.columns import Column
@@ -23,21 +24,15 @@ _OPS = {ImageChoice.AFTER: ("c", "r", "u"), ImageChoice.BEFORE: ("u", "d")}
 
 @dataclass(frozen=True)
 class Decoding:
-    """How to read the events of a table; hashable, so that plans can be kept. `parts`: the reader of each
-    `DecodingKey`, for the ops named or for all; `rest`: the reader of null tombstones."""
+    """How to read the events of a table; hashable, so that plans can be kept. `rest`: the reader of null tombstones."""
 
     table_schema: TableSchema
-    parts: tuple[tuple[DecodingKey, tuple[str, ...] | None, ImageReader], ...]
+    parts: tuple[DecodingPart, ...]
     rest: ImageReader | None
 
     def decode(self, events: DataFrame, tombstones: DataFrame | None = None) -> DataFrame:
         """Returns the changes of `events` and `tombstones`."""
-        frames = []
-        for kind, ops, reader in self.parts:
-            rows = events.where(has_decoding_key(kind))
-            frames.append(
-                changes(rows if ops is None else rows.where(F.col("op").isin(*ops)), self.table_schema, reader)
-            )
+        frames = [changes(part.of(events), self.table_schema, part.reader) for part in self.parts]
         if self.rest is not None:
             rest = events.limit(0) if tombstones is None else tombstones
             frames.append(changes(rest, self.table_schema, self.rest))
@@ -46,7 +41,8 @@ class Decoding:
 
 class BatchChanges:
     """The changes of a batch, decoded on demand. `readable`: groups with the columns that they came with. `arrived`:
-    the columns that came last before the batch, by which keys of null tombstones are read."""
+    the columns that came last before the batch, by which keys of null tombstones are read. `lives`: those of the
+    table's columns."""
 
     def __init__(
         self,
@@ -55,12 +51,14 @@ class BatchChanges:
         readable: Sequence[tuple[Group, tuple[Column, ...]]],
         rules: Rules,
         arrived: tuple[Column, ...],
+        lives: Lives,
     ) -> None:
         self._batch = batch
         self._table_schema = table_schema
         self._readable = readable
         self._rules = rules
         self._arrived = arrived
+        self._lives = lives
 
     def __call__(self, image_choice: ImageChoice) -> DataFrame:
         """Returns the changes, read from the images that `image_choice` names."""
@@ -80,16 +78,15 @@ class BatchChanges:
         """Returns how the batch is read from the images that `image_choice` names."""
         table_schema, rules = self._table_schema, self._rules
         ops = None if table_schema.key else _ops_for(image_choice, table_schema.table, rules)
-        parts = []
+        parts: list[DecodingPart] = []
         for group, columns in self._readable:
-            wire = (
-                columns
-                if group.schema_id is not None
-                else columns_for_table(
-                    columns, table_schema.columns, table_schema.key, rules.spelling(table_schema.table)
-                )
-            )
-            parts.append((group.decoding_key, ops, self._reader(image_choice, wire, group)))
+            if group.schema_id is not None:
+                reader = self._reader(image_choice, columns, group)
+                parts += parts_by_position(group, ops, reader, self._lives, table_schema)
+                continue
+            spelling = rules.spelling(table_schema.table)
+            wire = columns_for_table(columns, table_schema.columns, table_schema.key, spelling)
+            parts.append(DecodingPart(group.decoding_key, ops, self._reader(image_choice, wire, group)))
         rest = None
         if self._batch.tombstones is not None or not parts:
             wire = columns_for_table(

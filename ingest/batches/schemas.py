@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.batches.documents import require_rows_declared
-from ingest.batches.group_stats import Group, stands_at
+from ingest.batches.group_stats import Coordinates, Group, stands_at
 from ingest.changelog.connect_schema import columns_of, declared_column
 from ingest.changelog.spelling import caseless
 from ingest.errors import ChangelogUnusable
@@ -39,8 +39,12 @@ class Schemas:
 
     def learn(self, events: DataFrame, groups: Sequence[Group]) -> None:
         """Fetches the schemas of these groups that aren't known yet."""
+        self.fetch(events, {g.schema_id: g.first for g in groups if g.schema_id is not None})
+
+    def fetch(self, events: DataFrame, examples: Mapping[int, Coordinates]) -> None:
+        """Fetches the schemas that aren't known yet. `examples`: schema_id → the coordinates of an event with it."""
         known = self._known.keys() | self._refused.keys()
-        new = {g.schema_id: g.first for g in groups if g.schema_id is not None and g.schema_id not in known}
+        new = {schema_id: event for schema_id, event in examples.items() if schema_id not in known}
         if not new:
             return
         text = F.get_json_object(F.col("value").cast("string"), "$.schema")
@@ -59,10 +63,9 @@ class Schemas:
         Raises ChangelogUnusable where the schema describes no rows, TableUnusable where images are documents."""
         if group.schema_id in self._refused:
             raise self._refused[group.schema_id]
-        sealed = {caseless(name) for name in self._sealed.get(group.table or "", ())}
-        if group.schema_id is not None and self._known[group.schema_id]:
-            known = self._known[group.schema_id]
-            return tuple(_sealed(c, c) if caseless(c.name) in sealed else c for c in known) if sealed else known
+        if group.schema_id is not None and (known := self.of_schema(group.schema_id, group.table or "")):
+            return known
+        sealed = self._sealed_names(group.table or "")
         kinds = {caseless(name): kind for name, kind in declared_types.items()}
         found = inferred_columns(group.kinds)
         declared_columns = {
@@ -75,6 +78,14 @@ class Schemas:
             _sealed(c, declared_columns.get(c.name)) if caseless(c.name) in sealed else declared_columns.get(c.name, c)
             for c in found
         )
+
+    def of_schema(self, schema_id: int, table: str) -> tuple[Column, ...]:
+        """Returns the columns of a table's images with a schema that is known; empty if it describes no rows."""
+        known, sealed = self._known.get(schema_id, ()), self._sealed_names(table)
+        return tuple(_sealed(c, c) if caseless(c.name) in sealed else c for c in known) if sealed else known
+
+    def _sealed_names(self, table: str) -> set[str]:
+        return {caseless(name) for name in self._sealed.get(table, ())}
 
     def _timed(self, columns: Sequence[Column]) -> tuple[Column, ...]:
         return tuple(replace(c, wire=c.wire.with_out_of_range(self._times)) for c in columns)

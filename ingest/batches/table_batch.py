@@ -40,6 +40,8 @@ class TableBatch:
     """Readers that are merged before the one whose slice this is."""
     after: int = 0
     """The last capture batch before the slice."""
+    merged_before: Callable[[], DataFrame] | None = None
+    """Returns those of the events before the slice that are merged; None if all are."""
 
     @property
     def changed(self) -> Column:

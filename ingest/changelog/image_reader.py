@@ -45,6 +45,8 @@ class ImageReader:
     """True if some number may have more digits than a VARIANT keeps."""
     parsed_before: bool = False
     """True if every value has been parsed before: valid JSON whose envelope has no image twice."""
+    lacking: tuple[tuple[str, Column | None], ...] = ()
+    """(column of the table, column whose default it reads; None for null) pairs of columns that the images lack."""
     wrapped: bool | None = None
     """True if all envelopes are in a `payload` (Connect's schema and payload), False if none is, None if it varies."""
 
@@ -87,6 +89,11 @@ class ImageReader:
     def numbers(self) -> Mapping[str, int]:
         """The number of each column by the table's name."""
         return {name: number for number, name in enumerate(self.by_name)}
+
+    @cached_property
+    def lacking_by_name(self) -> Mapping[str, Column | None]:
+        """`lacking` by the table's name."""
+        return dict(self.lacking)
 
     def _by_name(self, columns: Sequence[Column]) -> dict[str, Column]:
         names = dict(self.names)

@@ -144,6 +144,12 @@ def is_unplaced_read(position: Column) -> Column:
     return (position["streamed"] == _UNPLACED) & ~has_source_position(position)
 
 
+def is_read_without_position(position: Column) -> Column:
+    """Returns true for the position of a read that came without one, whether it has got the position of the preceding
+    change of its key (`read_position`) or not: it may be older than its columns."""
+    return position["streamed"] == _UNPLACED
+
+
 def is_unplaced_read_at(position: tuple[int, ...]) -> bool:
     """Returns `is_unplaced_read` for a position of plain numbers."""
     return position[1:3] == (0, 0) and position[4] == _UNPLACED

@@ -124,16 +124,17 @@ class Table(ReadTable):
         columns: T.StructType | None = None,
         ready: Sequence[ReadyFile] = (),
         is_small: bool = False,
+        more_versions: Sequence[TxnVersion] = (),
     ) -> list[DataFile]:
         """Makes one commit, the first of which creates the table. Returns the new files.
 
         `frame`: rows to add, with the table's columns and types and, optionally, `CHANGE_TYPE`. `removed_files`,
         `deleted_rows`: files and rows to remove. `user_metadata`: of the commit. `txn_version`: of the writer.
         `properties`: of a new table, or set together with `columns`. `columns`: the table's new columns. `ready`: files
-        to add that are written already. `is_small`: `frame` has few rows.
+        to add that are written already. `is_small`: `frame` has few rows. `more_versions`: of other applications.
 
-        Raises Contended if another writer has reached `txn_version`, or has committed a batch since `pin_snapshot`, and
-        Delta's conflict errors if that happens during the commit."""
+        Raises Contended if another writer has reached one of the versions, or has committed a batch since
+        `pin_snapshot`, and Delta's conflict errors if that happens during the commit."""
         transaction = self._transaction(removed_files)
         version = int(transaction.snapshot().version())
         if frame is not None and version < 0:
@@ -142,7 +143,7 @@ class Table(ReadTable):
         elif columns is not None:
             metadata = transaction.snapshot().metadata()
             transaction.updateMetadata(self._delta.with_columns(metadata, columns, properties), False)
-        versions = self._checked_txn_versions(transaction, txn_version)
+        versions = self._checked_txn_versions(transaction, txn_version, more_versions)
         pairs, emptied = list[Any](), list[DataFile]()
         if deleted_rows is not None:
             pairs, emptied = write_vectors(self._spark, self._log, self.path, self.files(), deleted_rows)
@@ -155,9 +156,12 @@ class Table(ReadTable):
         live = [*new, *(data_file(pair._1()) for pair in pairs)]
         actions = [*added, *removed, *marked]
         self._commit_actions(transaction, live, removed_files, actions, user_metadata, versions)
-        self._pinned = None if self._pinned is None else self._pinned + 1
+        self._note_batch()
         self._has_lease = False
         return new
+
+    def _note_batch(self) -> None:
+        self._pinned = None if self._pinned is None else self._pinned + 1
 
     def _transaction(self, removed: Sequence[DataFile]) -> Any:
         """Returns a transaction that reads, and may remove, the files `removed`. It conflicts with every later commit
@@ -212,24 +216,28 @@ class Table(ReadTable):
         types: Mapping[str, str],
         changed: bool,
         properties: Mapping[str, str],
+        versions: Sequence[TxnVersion] = (),
     ) -> None:
         """Replaces all files by `frame`, which has their rows with the types of `columns`, in one commit. `types`:
         column → new type, for the commit's user metadata. `changed`: the change data feed gets an entry for each row;
-        otherwise none. `properties`: to set.
+        otherwise none. `properties`: to set. `versions`: of applications.
 
-        Raises Contended or Delta's conflict errors if another writer removes a file.
+        Raises Contended or Delta's conflict errors as `commit` does, and if another writer removes a file.
         """
         files = list(self.files().values())
         transaction = self._transaction(files)
         metadata = transaction.snapshot().metadata()
         transaction.updateMetadata(self._delta.with_columns(metadata, columns, properties), False)
+        checked = self._checked_txn_versions(transaction, None, versions)
         added = self._written(transaction, frame)
         if changed:
             removed = [f.action.remove() for f in files]
         else:
             added = [*map(self._delta.without_data_change, added)]
             removed = [self._delta.remove_without_data_change(file.action) for file in files]
-        self._commit_actions(transaction, [data_file(a) for a in added], files, [*added, *removed], {"types": types})
+        new = [data_file(a) for a in added]
+        self._commit_actions(transaction, new, files, [*added, *removed], {"types": types}, checked)
+        self._note_batch()
 
     @staticmethod
     def _written(transaction: Any, frame: DataFrame | None, is_small: bool = False) -> list[Any]:
@@ -238,21 +246,21 @@ class Table(ReadTable):
         added = small_rows.write_small_rows(transaction, frame) if is_small else None
         return as_list(transaction.writeFiles(frame._jdf)) if added is None else added
 
-    def _checked_txn_versions(self, transaction: Any, txn_version: TxnVersion | None) -> list[TxnVersion]:
-        """Returns the versions to set with this commit: `txn_version`, the end of its lease, and the next batch of a
-        pinned table. Raises Contended if another writer has come in between."""
+    def _checked_txn_versions(
+        self, transaction: Any, txn_version: TxnVersion | None, more: Sequence[TxnVersion]
+    ) -> list[TxnVersion]:
+        """Returns the versions to set with this commit: `txn_version`, the end of its lease, `more`, and the next batch
+        of a pinned table. Raises Contended if another writer has come in between."""
         snapshot = transaction.snapshot()
         others = int(snapshot.version()) != self._last_seen
-        found = []
-        if txn_version is not None:
-            reached = self._txn_versions_of(snapshot).get(txn_version.application, 0) if others else 0
-            if txn_version.must_advance and reached >= txn_version.version:
+        found = [*more] if txn_version is None else [txn_version, *more]
+        for version in found:
+            reached = self._txn_versions_of(snapshot).get(version.application, 0) if others else 0
+            is_reached = version.must_advance and reached >= version.version
+            if is_reached or (version.after is not None and reached > version.after):
                 raise concurrent_commit(self.path)
-            if txn_version.after is not None and reached > txn_version.after:
-                raise concurrent_commit(self.path)
-            found.append(txn_version)
-            if self._has_lease:
-                found.append(TxnVersion(txn_versions.lease_of(txn_version.application), 0))
+        if txn_version is not None and self._has_lease:
+            found.append(TxnVersion(txn_versions.lease_of(txn_version.application), 0))
         if self._pinned is not None:
             if others and self._txn_versions_of(snapshot).get(_BATCHES, 0) != self._pinned:
                 raise concurrent_commit(self.path)

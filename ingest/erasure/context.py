@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from ingest.backfill.source_readers import SourceReader, source_readers
 from ingest.batches.rules import Rules
 from ingest.config import Pipeline
+from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.lakehouse.bronze import COORDINATES, Bronze
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.quarantine import Quarantine
@@ -64,7 +65,9 @@ class ErasureContext:
         if table not in self._table_states:
             history, personal = table in self.rules.history, self.rules.personal.get(table, frozenset())
             layout, name, tuning = self.pipeline.layout, self.pipeline.name, self.rules.tuning
-            self._table_states[table] = table_state(self.spark, layout, name, table, history, personal, tuning)
+            state = table_state(self.spark, layout, name, table, history, personal, tuning)
+            retry_on_conflict()(self.table_schemas.bring_up, table, state)
+            self._table_states[table] = state
         return self._table_states[table]
 
     def bronze(self, reader: SourceReader) -> Bronze:

@@ -1,7 +1,7 @@
 """Evolves a table's columns by those of events: columns are added and widened, never narrowed, never guessed.
 
-The result doesn't depend on batching: types are joined (`widest`), and a column that an image lacks is null, or its
-default if the source added it as NOT NULL DEFAULT (which fills old rows at the source without an event).
+The result doesn't depend on batching: types are joined (`widest`). The value of a column that an image lacks depends on
+the image's position (`evolution.readings`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from ingest.values.types import Kind, LogicalType, widest
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of silver. `filled`: the column of the event whose default replaces a missing value. `sealed`: of an
-    encrypted column, the column that its values decrypt to. `inferred`: the type was inferred from values."""
+    """A column of silver. `filled`: in a table whose catalog entry is older than the versions of its definition, the
+    column of the event whose default replaces a missing value. `sealed`: of an encrypted column, the column that its
+    values decrypt to. `inferred`: the type was inferred from values."""
 
     name: str
     type: LogicalType
@@ -94,8 +95,7 @@ def evolve(current: Sequence[TableColumn], incoming: Sequence[Column], spelling:
             continue
         in_table = columns.get(name)
         if in_table is None:
-            filled = column if column.has_default and not column.optional else None
-            columns[name] = TableColumn(name, column.type, filled, column.sealed, column.inferred)
+            columns[name] = TableColumn(name, column.type, None, column.sealed, column.inferred)
             continue
         sealed = _common_sealed(in_table.sealed, column.sealed)
         if sealed is None and column.sealed is not None and in_table.sealed is not None:

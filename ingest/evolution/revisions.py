@@ -89,6 +89,52 @@ def revisions(before: Lives, after: Lives) -> tuple[ColumnRevision, ...]:
     return tuple(_revision(before, after, life, bounds) for life in after.shown.values())
 
 
+def altered_columns(before: Lives, after: Lives, keeps_dropped: bool = True) -> tuple[ColumnRevision, ...]:
+    """Returns the revisions of columns in which some stored value becomes another one, types aside. In their pieces a
+    constant that is stored already is a stored value, and so is one that only the events would tell.
+
+    `keeps_dropped`: rows that were not written since a drop keep the column's values; else it becomes null in all."""
+    bounds = _bounds(before, after)
+    found = []
+    for life in after.shown.values():
+        if life.end is not None and not keeps_dropped:
+            old = before.shown.get(life.column)
+            if old is not None and old.end is None:
+                emptied = Piece(None, None, Source.CONSTANT)
+                found.append(ColumnRevision(life.column, life.column, (emptied,)))
+            continue
+        stored = _stored(before, after, life, bounds)
+        pieces = tuple(_joined(_kept(before, after, life, _piece(before, after, life, stored, *b)) for b in bounds))
+        if stored is None and life.column in before.shown:
+            stored = life.column
+        is_renamed = stored not in (None, life.column)
+        if is_renamed or any(p.source is not Source.STORED and (stored or p.fill != NULL) for p in pieces):
+            found.append(ColumnRevision(life.column, stored, pieces))
+    return tuple(found)
+
+
+def _kept(before: Lives, after: Lives, life: Life, piece: Piece) -> Piece:
+    """Returns the piece as one of stored values if these stay as they are."""
+    old, at = before.shown.get(life.column), piece.begin
+    is_kept = piece.source in (Source.EVENTS, Source.STORED)
+    if old is not None and piece.source is Source.CONSTANT:
+        # Events from after a drop lack the column, also those that were read before the drop was known.
+        is_dropped = means(after, life, at) is Means.NULL and means(before, old, at) is Means.VALUE
+        is_kept = is_dropped or _constant(before, old, at) == piece.fill
+    return Piece(piece.begin, piece.end, Source.STORED) if is_kept else piece
+
+
+def _constant(before: Lives, old: Life, at: Place | None) -> Fill | None:
+    """Returns the constant that a column has at a position; None if it has values of events."""
+    match means(before, old, at):
+        case Means.NULL:
+            return NULL
+        case Means.FILL:
+            return UNKNOWN if old.loses(at) else old.fill
+        case _:
+            return None
+
+
 def needs_refold(before: Lives, after: Lives, through: Place | None = None) -> Refold | None:
     """Returns the ranges of positions in which stored rows can't be revised exactly; None if there are none.
 
@@ -134,10 +180,14 @@ def _is_other_key(before: Lives, after: Lives, at: Place | None) -> bool:
 
 
 def _revision(before: Lives, after: Lives, life: Life, bounds: tuple[Bounds, ...]) -> ColumnRevision:
-    holders = [_holder(before, after, life, at) for at, _ in bounds]
-    stored = next((holder for holder in holders if holder is not None), None)
+    stored = _stored(before, after, life, bounds)
     pieces = (_piece(before, after, life, stored, *b) for b in bounds)
     return ColumnRevision(life.column, stored, tuple(_joined(pieces)))
+
+
+def _stored(before: Lives, after: Lives, life: Life, bounds: tuple[Bounds, ...]) -> str | None:
+    holders = (_holder(before, after, life, at) for at, _ in bounds)
+    return next((holder for holder in holders if holder is not None), None)
 
 
 def _holder(before: Lives, after: Lives, life: Life, at: Place | None) -> str | None:

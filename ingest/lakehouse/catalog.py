@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from functools import cached_property
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -20,12 +20,15 @@ from pyspark.sql import types as T
 from ingest.delta import delta_table
 from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
-from ingest.evolution.policies import TableColumn
+from ingest.evolution.definition import Version
+from ingest.evolution.life import Lives
+from ingest.evolution.lives import lives
+from ingest.evolution.revisions import ColumnRevision, altered_columns
+from ingest.evolution.seen_versions import stored_version
+from ingest.lakehouse.schema_json import column_from_json, column_to_json, versions_from_json, versions_to_json
 from ingest.merge.table_schema import TableSchema
 from ingest.names import nearest
 from ingest.spark.local_rows import local_rows
-from ingest.values.columns import Column, Encoding, WireType
-from ingest.values.types import Kind, OutOfRange, parse
 
 _SCHEMA = T.StructType(
     [
@@ -37,14 +40,18 @@ _SCHEMA = T.StructType(
         T.StructField("columns", T.StringType()),
         T.StructField("topics", T.ArrayType(T.StringType())),
         T.StructField("origin", T.StringType()),
+        T.StructField("versions", T.StringType()),
     ]
 )
+_ADDED = ("origin", "versions")
+"""Columns that a catalog of an older version lacks."""
 
 
 @dataclass(frozen=True)
 class CatalogEntry:
     """A table in the catalog. `topics`: those that its changes have come from. `origin`: its server and database
-    (`changelog.origin`); empty if the source names none."""
+    (`changelog.origin`); empty if the source names none. `versions`: those known of its definition; empty if its events
+    have no schemas, or none since they are recorded."""
 
     pipeline: str
     path: str
@@ -52,6 +59,20 @@ class CatalogEntry:
     revision: int
     topics: tuple[str, ...]
     origin: str = ""
+    versions: frozenset[Version] = frozenset()
+    is_intent: bool = True
+    """True if the tables take the revision over after it was recorded; False if an older version of this package wrote
+    the entry, which changed the tables first."""
+
+    @cached_property
+    def lives(self) -> Lives:
+        """The lives of the columns: without versions, all that the table has."""
+        return lives(self.versions or {stored_version(self.table_schema.columns)})
+
+    def altered_since(self, before: CatalogEntry) -> tuple[ColumnRevision, ...]:
+        """Returns the revisions of columns whose stored values another entry of the table doesn't tell. Rows of a
+        keyless table are told apart by the columns that exist, so one that is dropped becomes null."""
+        return altered_columns(before.lives, self.lives, keeps_dropped=bool(self.table_schema.key))
 
 
 @dataclass(frozen=True)
@@ -75,24 +96,43 @@ class Catalog:
         """Returns the newest entry of each table of one pipeline, or of all, by pipeline and table."""
         if not self._table.exists():
             return []
-        rows = _with_origin(self._table.rows())
+        rows = _with_added(self._table.rows())
         if pipeline is not None:
             rows = rows.where(F.col("pipeline") == pipeline)
         newest = rows.groupBy("pipeline", "table").agg(
-            F.max_by(F.struct(*_SCHEMA.names), F.col("revision")).alias("entry")
+            F.max_by(F.struct(*_SCHEMA.names), F.col("revision")).alias("entry"),
+            F.collect_list("versions").alias("known"),
         )
-        found = newest.select("entry.*").orderBy("pipeline", "table").collect()  # one row per table
-        return [_entry(r) for r in found]
+        found = newest.select("entry.*", "known").orderBy("pipeline", "table").collect()  # one row per table
+        return [_entry(r, versions_from_json(r["known"])) for r in found]
 
     def revisions(self, pipeline: str) -> list[Revision]:
         """Returns all entries of the pipeline's tables, past ones included, by table and revision."""
         if not self._table.exists():
             return []
         at = F.unix_millis("_metadata.file_modification_time").alias("at")
-        rows = _with_origin(self._table.rows_in(self._table.files().values()).select("*", at))
+        rows = _with_added(self._table.rows_in(self._table.files().values()).select("*", at))
         # One row per change of a schema.
         found = rows.where(F.col("pipeline") == pipeline).orderBy("table", "revision").collect()
-        return [Revision(_entry(r), datetime.fromtimestamp(r["at"] / 1000, UTC)) for r in found]
+        known: dict[str, frozenset[Version]] = {}
+        revisions = []
+        for row in found:
+            known[row["table"]] = known.get(row["table"], frozenset()) | versions_from_json([row["versions"]])
+            entry = _entry(row, known[row["table"]])
+            revisions.append(Revision(entry, datetime.fromtimestamp(row["at"] / 1000, UTC)))
+        return revisions
+
+    def entry_of_revision(self, newest: CatalogEntry, revision: int) -> CatalogEntry:
+        """Returns the entry that the rows of a stored table conform to. `newest`: the newest entry of its table.
+        `revision`: that of the stored table, 0 if an older version of this package wrote it."""
+        if revision >= newest.revision:
+            return newest
+        name = newest.table_schema.table
+        entries = [r.entry for r in self.revisions(newest.pipeline) if r.entry.table_schema.table == name]
+        if revision:
+            return next(entry for entry in entries if entry.revision == revision)
+        older = [entry for entry in entries if not entry.is_intent]
+        return older[-1] if older else entries[0]
 
     def entry(self, pipeline: str, table: str) -> CatalogEntry:
         """Returns the newest entry of one table. Raises ConfigError, with similar names, if there is no such table."""
@@ -107,10 +147,11 @@ class Catalog:
                 raise ConfigError(f"{table} is no table of pipeline {pipeline}", nearest(table, known, otherwise))
         return [known[table] for table in tables]
 
-    def record(self, entry: CatalogEntry) -> None:
-        """Appends an entry. Raises Contended if another writer has recorded this revision."""
+    def record(self, entry: CatalogEntry, known: Set[Version] = frozenset()) -> None:
+        """Appends an entry. Raises Contended if another writer has recorded this revision. `known`: versions that
+        earlier entries of the table hold."""
         table_schema = entry.table_schema
-        columns = [_column_to_json(c) for c in table_schema.columns]
+        columns = [column_to_json(c) for c in table_schema.columns]
         row = {
             "pipeline": entry.pipeline,
             "table": table_schema.table,
@@ -120,69 +161,23 @@ class Catalog:
             "columns": json.dumps(columns, ensure_ascii=False),
             "topics": list(entry.topics),
             "origin": entry.origin or None,
+            # Never null: that is an entry of an older version.
+            "versions": versions_to_json(entry.versions - known),
         }
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._commit_lock:
-            older = self._table.exists() and not _has_origin(self._table.rows())
+            older = self._table.exists() and not set(_ADDED) <= set(self._table.rows().columns)
             version = TxnVersion(entry.path, entry.revision)
             self._table.commit(frame, txn_version=version, columns=_SCHEMA if older else None)
 
 
-def _has_origin(rows: DataFrame) -> bool:
-    """Returns True unless the catalog is older than the column of origins."""
-    return "origin" in rows.columns
+def _with_added(rows: DataFrame) -> DataFrame:
+    """Returns the catalog's rows with null in the columns that it lacks."""
+    return rows.withColumns({name: F.lit(None).cast("string") for name in _ADDED if name not in rows.columns})
 
 
-def _with_origin(rows: DataFrame) -> DataFrame:
-    return rows if _has_origin(rows) else rows.withColumn("origin", F.lit(None).cast("string"))
-
-
-def _entry(row: Row) -> CatalogEntry:
-    table_schema = TableSchema(row.table, tuple(row.primary_key), _columns_from_json(row["columns"]))
-    return CatalogEntry(row.pipeline, row.path, table_schema, row.revision, tuple(row.topics), row.origin or "")
-
-
-def _columns_from_json(text: str) -> tuple[TableColumn, ...]:
-    found: list[dict[str, Any]] = json.loads(text)
-    return tuple(
-        TableColumn(c["name"], parse(c["type"]), _default_of(c), _sealed_column(c), c.get("inferred", False))
-        for c in found
-    )
-
-
-def _column_to_json(column: TableColumn) -> dict[str, Any]:
-    fields: dict[str, Any] = {"name": column.name, "type": str(column.type)}
-    if column.inferred:
-        fields["inferred"] = True
-    if column.filled is not None:
-        fields["default"] = column.filled.default
-        fields["default_wire"] = _wire_to_json(column.filled.wire)
-    if column.sealed is not None:
-        fields["sealed"] = {"type": str(column.sealed.type), "wire": _wire_to_json(column.sealed.wire)}
-    return fields
-
-
-def _default_of(fields: dict[str, Any]) -> Column | None:
-    if "default_wire" not in fields:
-        return None
-    wire = _wire_from_json(fields["default_wire"])
-    return Column(fields["name"], wire, parse(fields["type"]), False, fields["default"], True)
-
-
-def _sealed_column(fields: dict[str, Any]) -> Column | None:
-    if "sealed" not in fields:
-        return None
-    return Column(fields["name"], _wire_from_json(fields["sealed"]["wire"]), parse(fields["sealed"]["type"]))
-
-
-def _wire_to_json(wire: WireType) -> dict[str, Any]:
-    fields = asdict(wire)
-    return {**fields, "encoding": wire.encoding.name, "elements": [_wire_to_json(e) for e in wire.elements]}
-
-
-def _wire_from_json(fields: dict[str, Any]) -> WireType:
-    elements = tuple(_wire_from_json(e) for e in fields["elements"])
-    names = tuple(fields["names"])
-    encoding, number = Encoding[fields["encoding"]], Kind(fields["number"])
-    times = OutOfRange(fields.get("out_of_range", OutOfRange.CLAMP))
-    return WireType(encoding, number, fields["digits"], fields["checked"], elements, names, times)
+def _entry(row: Row, versions: frozenset[Version]) -> CatalogEntry:
+    columns = tuple(map(column_from_json, json.loads(row["columns"])))
+    table_schema = TableSchema(row.table, tuple(row.primary_key), columns, row.revision)
+    topics, origin, is_intent = tuple(row.topics), row.origin or "", row.versions is not None
+    return CatalogEntry(row.pipeline, row.path, table_schema, row.revision, topics, origin, versions, is_intent)

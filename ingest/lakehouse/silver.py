@@ -19,9 +19,10 @@ from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.delta.file_index import located
 from ingest.delta.txn_versions import TxnVersion
+from ingest.evolution.revisions import ColumnRevision
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse import page_index
-from ingest.lakehouse.column_changes import converted_rows, with_defaults
+from ingest.lakehouse.column_changes import evolve_table
 from ingest.lakehouse.file_layout import new_file_count
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver_rows import SilverRows
@@ -32,7 +33,9 @@ from ingest.merge.table_schema import TableSchema
 from ingest.spark.checkpoints import checkpoint
 from ingest.spark.prepared import Query, run_prepared
 from ingest.tuning import DEFAULT_TUNING, Tuning
-from ingest.values.types import spark_type
+
+_REVISION = "schema"
+"""The application whose version in a table is the revision of the catalog's entry that its rows conform to."""
 
 
 class Silver:
@@ -101,27 +104,20 @@ class Silver:
 
     def create(self, table_schema: TableSchema) -> None:
         """Creates the table, empty. Does nothing if it exists."""
-        self._table.create(self.schema(table_schema), self._properties(table_schema))
+        if not self.exists():
+            self._table.create(self.schema(table_schema), self._properties(table_schema))
+            if table_schema.revision:
+                self._table.commit(None, more_versions=_revision_of(table_schema))
 
-    def evolve(self, before: TableSchema, after: TableSchema) -> None:
-        """Adds columns by a commit of metadata. Rewrites the files if a column gets a wider type (without entries in
-        the change data feed) or a new column has a default (with an entry for every row)."""
-        old = {c.name: c for c in before.columns}
-        filled = any(c.filled is not None for c in after.columns if c.name not in old)
-        kinds = {c.name: spark_type(c.type) for c in after.columns if c.name in old}
-        widened = {name: kind for name, kind in kinds.items() if kind != spark_type(old[name].type)}
-        properties, columns = self._properties(after), self.schema(after)
-        if MAPPING in properties and not self._table.is_mapped():
-            # In a commit of its own: the existing columns keep the names that they have in the files.
-            self._table.set_property(MAPPING, properties[MAPPING])
-        if not (filled or widened):
-            self._table.commit(None, properties=properties, columns=columns)
-            return
-        files = list(self._table.files().values())
-        rows = with_defaults(converted_rows(self._table.rows_in(files), before, after), after)
-        frame = self._rows_of(after).laid_out(rows, compaction.file_count(files))
-        types = {name: kind.simpleString() for name, kind in widened.items()}
-        self._table.convert(frame, columns, types, changed=filled, properties=properties)
+    def revision(self) -> int:
+        """Returns the revision of the catalog's entry whose columns and values the rows have; 0 if an older version of
+        this package wrote the table."""
+        return self._table.txn_version(_REVISION)
+
+    def evolve(self, before: TableSchema, after: TableSchema, altered: Sequence[ColumnRevision] = ()) -> None:
+        """Brings the rows to the columns, types and revision of `after` in one commit (`column_changes.evolve_table`).
+        `altered`: the revisions of columns whose stored values change."""
+        evolve_table(self._table, self._rows_of(after), before, altered, self._properties(after), _revision_of(after))
 
     def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
         """Returns the rows whose key is in `states`, with their `LOCATION`. The table must exist."""
@@ -203,6 +199,7 @@ class Silver:
             self._commit(
                 self._new_rows(changes, table_schema),
                 user_metadata,
+                more_versions=() if self.exists() else _revision_of(table_schema),
                 properties=self._properties(table_schema),
                 is_small=is_small,
             )
@@ -288,6 +285,10 @@ class Silver:
     def truncate(self, before: Column) -> None:
         """Deletes every row whose position is below `before`, a `POSITION` struct."""
         self._table.delete(F.col(POSITION_COLUMN) < before)
+
+
+def _revision_of(table_schema: TableSchema) -> tuple[TxnVersion, ...]:
+    return (TxnVersion(_REVISION, table_schema.revision),) if table_schema.revision else ()
 
 
 def _unchanged(rows: DataFrame) -> DataFrame:

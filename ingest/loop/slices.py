@@ -172,7 +172,7 @@ class Slices:
         tables = {g.table for g in groups if g.table is not None and g.kind in (CHANGE, "t")}
         tables |= {table for table in tombstones.counts if table is not None}
         batches = []
-        history = partial(self._bronze.all_between, 0, after)
+        history, merged_before = (partial(read, 0, after) for read in (self._bronze.all_between, self._bronze.between))
         for table in sorted(t for t in tables if self._rules.takes(t)):
             own_groups = [g for g in groups if g.table == table and g.kind in (CHANGE, "t")]
             count = tombstones.counts.get(table, (0, 0))[0]
@@ -192,7 +192,7 @@ class Slices:
                 earlier_readers=self._earlier_readers,
             )
             origins = tombstones.origins.get(table, ()) if null_tombstones is not None else ()
-            batches.append(replace(batch, tombstone_origins=origins, after=after))
+            batches.append(replace(batch, tombstone_origins=origins, after=after, merged_before=merged_before))
         return batches
 
     def _highest_before(self, after: int, table: str) -> tuple[int, ...]:

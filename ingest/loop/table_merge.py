@@ -22,11 +22,13 @@ from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN
 from ingest.changelog.image_reader import ImageChoice
 from ingest.changelog.position import position_literal, right_before_snapshot
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER
+from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.errors import ConfigError, Contended
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.duplicate_delivery import DuplicateDeliveries
+from ingest.loop.evidence import Incoming
 from ingest.loop.refusals import Refusals
-from ingest.loop.table_schemas import Incoming, Refused, TableSchemas
+from ingest.loop.table_schemas import Refused, TableSchemas
 from ingest.loop.unfinished_slices import SliceCommits, UnfinishedSlices
 from ingest.loop.unordered_keys import UnorderedKeys
 from ingest.loop.writing import commit_changeset, commit_nothing
@@ -109,7 +111,7 @@ class TableMerge:
         read = batch.count
         if not self._rules.keyless and self.table_schemas.is_keyless(batch):
             return Account(batch.table, read, suppressed=read)
-        stored, table_schema, refused, has_other_writers = self._load_state(batch, incoming, origin)
+        stored, table_schema, refused, has_other_writers = self._load_state(batch, incoming, schemas, origin)
         if table_schema is not None and not table_schema.key:
             commits = self._commits_of_keyless(batch, stored, has_other_writers)
             if commits.silver is not None:
@@ -124,7 +126,8 @@ class TableMerge:
         readable = [(group, columns) for group, columns in incoming if group not in refused]
         if not table_schema.key:
             batch = replace(batch, events=self._deliveries.without_duplicates(batch))
-        changes = BatchChanges(batch, table_schema, readable, self._rules, self.table_schemas.arrived(batch.table))
+        arrived, lives = self.table_schemas.arrived(batch.table), self.table_schemas.lives(batch.table)
+        changes = BatchChanges(batch, table_schema, readable, self._rules, arrived, lives)
         if readable:
             self._unordered.check(batch, table_schema, changes, stored)
         changeset = None
@@ -138,7 +141,7 @@ class TableMerge:
         return account
 
     def _load_state(
-        self, batch: TableBatch, incoming: Incoming, origin: str
+        self, batch: TableBatch, incoming: Incoming, schemas: Schemas, origin: str
     ) -> tuple[TableState, TableSchema | None, Refused, bool]:
         """Returns the table's stored state, pinned; its schema after the incoming groups, None where it has none yet;
         the groups that don't fit into it; and whether another writer has committed to the table.
@@ -149,7 +152,7 @@ class TableMerge:
             require_rows(batch, (group for group, _ in incoming))
         stored = self.table_state(batch.table)
         has_other_writers = self._pin_snapshots(batch.table, stored)
-        table_schema, refused = self.table_schemas.evolve(batch, incoming, stored, origin)
+        table_schema, refused = self.table_schemas.evolve(batch, incoming, stored, schemas, origin)
         if has_other_writers and table_schema is not None:
             _require_same_columns(stored, table_schema)
         return stored, table_schema, refused, has_other_writers
@@ -185,6 +188,7 @@ class TableMerge:
                 if entry.table_schema.table == table:
                     for part in stored.all_tables:
                         part.disable_personal_statistics(entry.table_schema)
+            retry_on_conflict()(self.table_schemas.bring_up, table, stored)
             self._states[table] = stored
         return self._states[table]
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.batches.group_stats import Group
 from ingest.batches.rules import Rules
+from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
 from ingest.batches.table_owner import OwnedBatch, owned_batch
 from ingest.changelog.envelope import key_json
 from ingest.changelog.spelling import caseless
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import TableUnusable
+from ingest.evolution.definition import Definition
 from ingest.evolution.inference import columns_for_table, stored_column
+from ingest.evolution.life import Lives
 from ingest.evolution.policies import ColumnConflict, EqualNames, evolve
+from ingest.evolution.seen_versions import seen_definition
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
+from ingest.loop.evidence import Incoming, SeenVersions, log_assumed_fills
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
@@ -25,8 +32,6 @@ from ingest.values.columns import Column
 
 Refused = dict[Group, tuple[ColumnConflict, ...]]
 """Groups of changes that don't fit into their table, and why."""
-Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
-"""Groups of changes, each with the columns that it came with."""
 
 
 class TableSchemas:
@@ -39,6 +44,8 @@ class TableSchemas:
         self._entries = {e.table_schema.table: e for e in self._catalog.entries(pipeline)}
         self._wire: dict[str, tuple[Column, ...]] = {}
         self._keys: dict[str, tuple[int, tuple[str, ...] | None]] = {}
+        self._seen = SeenVersions()
+        self._brought_up: dict[str, int] = {}
 
     @property
     def entries(self) -> list[CatalogEntry]:
@@ -54,7 +61,8 @@ class TableSchemas:
         return {topic: next(iter(names)) for topic, names in tables.items() if len(names) == 1}
 
     def refresh(self) -> None:
-        """Reads the catalog again, because another writer may have changed it."""
+        """Reads the catalog again, because another writer may have changed it, and the stored tables with it."""
+        self._brought_up.clear()
         self._entries |= {e.table_schema.table: e for e in self._catalog.entries(self._pipeline)}
 
     def arrived(self, table: str) -> tuple[Column, ...]:
@@ -71,7 +79,7 @@ class TableSchemas:
         """Records the server and database of a table whose entry lacks them."""
         entry = self._entries.get(table)
         if entry is not None and entry.origin != origin:
-            self._record(entry, entry.table_schema, entry.topics, stored, origin)
+            self._record(entry, replace(entry, origin=origin), stored)
 
     def is_keyless(self, batch: TableBatch) -> bool:
         """Returns whether the table is known to have no key: then each create is a row of its own."""
@@ -99,6 +107,11 @@ class TableSchemas:
         entry = self._entries.get(table)
         return set(entry.table_schema.names) if entry is not None else set()
 
+    def lives(self, table: str) -> Lives:
+        """Returns the lives of the table's columns; none where the table is new, or its events have no schema."""
+        entry = self._entries.get(table)
+        return entry.lives if entry else Lives()
+
     def columns(self, table: str) -> tuple[Column, ...]:
         """Returns the columns by which an event without any is read; empty where the table is new."""
         entry = self._entries.get(table)
@@ -107,10 +120,11 @@ class TableSchemas:
         return columns_for_table(self.arrived(table), known, spelling=spelling) or tuple(map(stored_column, known))
 
     def evolve(
-        self, batch: TableBatch, incoming: Incoming, stored: TableState, origin: str = ""
+        self, batch: TableBatch, incoming: Incoming, stored: TableState, schemas: Schemas, origin: str = ""
     ) -> tuple[TableSchema | None, Refused]:
-        """Returns the table's schema after these groups, written to silver and catalog, or None where it has no key or
-        columns yet; and the groups that it refuses. `origin`: the table's server and database."""
+        """Returns the table's schema after these groups, written to the catalog and the stored tables, or None where it
+        has no key or columns yet; and the groups that it refuses. `origin`: the table's server and database."""
+        self.bring_up(batch.table, stored)
         entry = self._entries.get(batch.table)
         columns = entry.table_schema.columns if entry else ()
         refused: Refused = {}
@@ -131,9 +145,21 @@ class TableSchemas:
         table_schema = TableSchema(batch.table, key, columns)
         self._rules.shredded.require_readable_owner(table_schema)
         topics = tuple(sorted({t for g in batch.groups for t in g.topics} | set(entry.topics if entry else ())))
-        if entry is None or entry.table_schema != table_schema or entry.topics != topics or entry.origin != origin:
-            self._record(entry, table_schema, topics, stored, origin)
-        return table_schema, refused
+        readable = [(group, arrived) for group, arrived in incoming if group not in refused]
+        shown = self._seen.new(batch, readable, entry, schemas, partial(self._definition, table_schema))
+        known = entry.versions if entry else frozenset()
+        versions = known | shown if shown else known
+        new = CatalogEntry(self._pipeline, stored.silver.path, table_schema, 0, topics, origin, versions)
+        if entry is None or new != replace(entry, revision=0, path=new.path, is_intent=True):
+            self._record(entry, new, stored)
+        return self._entries[batch.table].table_schema, refused
+
+    def _definition(self, table_schema: TableSchema, columns: Sequence[Column]) -> Definition | None:
+        """Returns the definition of events with these columns; None if the table can't have them."""
+        spelling = self._rules.spelling(table_schema.table)
+        if evolve(table_schema.columns, columns, spelling).conflicts:
+            return None
+        return seen_definition(columns, spelling.table_names([c.name for c in columns], table_schema.names))
 
     def why_no_schema(self, batch: TableBatch, incoming: Incoming) -> str:
         """Returns why `evolve` found no schema: the key is unknown, or no event has one of its columns."""
@@ -159,26 +185,35 @@ class TableSchemas:
             f"tables.{batch.table}.primary_key of columns that the images hold, {then}"
         )
 
-    def _record(
-        self,
-        entry: CatalogEntry | None,
-        table_schema: TableSchema,
-        topics: tuple[str, ...],
-        stored: TableState,
-        origin: str,
-    ) -> None:
-        if entry is not None and entry.table_schema != table_schema:
-            for table in stored.tables:
-                table.evolve(entry.table_schema, table_schema)
+    def bring_up(self, table: str, stored: TableState, known: CatalogEntry | None = None) -> None:
+        """Brings the stored tables to the catalog's newest revision, each in one commit: a run may have died, or be at
+        work, between the catalog and some of them. `known`: an earlier entry, which need not be read again."""
+        entry = self._entries.get(table)
+        if entry is None or self._brought_up.get(table) == entry.revision:
+            return
+        for part in stored.tables:
+            revision = part.revision()
+            if revision < entry.revision and (revision or entry.is_intent):
+                is_known = known is not None and revision == (known.revision if known.is_intent else 0)
+                before = known if is_known and known else self._catalog.entry_of_revision(entry, revision)
+                part.evolve(before.table_schema, entry.table_schema, entry.altered_since(before))
+        self._brought_up[table] = entry.revision
+
+    def _record(self, entry: CatalogEntry | None, new: CatalogEntry, stored: TableState) -> None:
+        """Records `new` as the next revision of `entry`, then brings the stored tables to it."""
         revision = entry.revision + 1 if entry else 1
-        recorded = CatalogEntry(self._pipeline, stored.silver.path, table_schema, revision, topics, origin)
+        table_schema = replace(new.table_schema, revision=revision)
+        recorded = replace(new, revision=revision, table_schema=table_schema, is_intent=True)
         try:
-            self._catalog.record(recorded)
+            self._catalog.record(recorded, entry.versions if entry else frozenset())
         except CONFLICTS:
-            # Another writer was the first to record this revision; the table itself doesn't show it yet.
+            # Another writer was the first to record this revision.
             self.refresh()
             raise
+        if entry is not None:
+            log_assumed_fills(table_schema.table, entry.lives, recorded.lives)
         self._entries[table_schema.table] = recorded
+        self.bring_up(table_schema.table, stored, entry)
 
     def _key(self, batch: TableBatch) -> tuple[str, ...] | None:
         """Returns the declared key, or the one that the records' keys name; empty where records have none; None where

@@ -17,6 +17,7 @@ from ingest.changelog.position import POSITION
 from ingest.evolution.policies import TableColumn
 from ingest.jvm.plain_json import WITHOUT_LIMITS
 from ingest.merge.table_schema import TableSchema
+from ingest.values.columns import Column
 from ingest.values.decode import decode, undecodable
 from ingest.values.types import spark_type
 from ingest.values.unavailable import is_unavailable
@@ -25,11 +26,12 @@ from ingest.values.wire_types import wire_spark_type
 
 def decoded_column(target: TableColumn, table_schema: TableSchema, reader: ImageReader) -> SparkColumn:
     """Returns a column of the table: from the main image, or the image before if it is unavailable there; for a key
-    column also from the record's key; the default if the event lacks the column. Null for a delete, except for the
-    key."""
+    column also from the record's key; a default or null if the event lacks the column. Null for a delete, except for
+    the key."""
     column = reader.by_name.get(target.name)
     if column is None:
-        return F.when(~F.col(DELETED), default_value(target))
+        default = reader.lacking_by_name.get(target.name, target.filled)
+        return F.when(~F.col(DELETED), default_value(default, target))
     main = reader.main_by_name[target.name]
     withheld, withheld_before = (F.col(flag) for flag in flag_names(target.name, reader))
     after = F.when(~withheld, decode(image(reader.main, reader).getField(main.name), main.wire, target.type))
@@ -118,11 +120,10 @@ def _before(reader: ImageReader) -> SparkColumn:
     return image("before", reader, "_ingest_b")
 
 
-def default_value(target: TableColumn) -> SparkColumn:
-    """Returns the value of a column that an image lacks: the default in the source's schema, or null."""
-    source = target.filled
-    if source is None or source.default is None:
+def default_value(column: Column | None, target: TableColumn) -> SparkColumn:
+    """Returns the default of a column of events as a value of the table's column; null without one."""
+    if column is None or column.default is None:
         return F.lit(None).cast(spark_type(target.type))
-    wire = T.StructType([T.StructField("value", wire_spark_type(source.wire))])
-    parsed = F.from_json(F.lit('{"value":' + source.default + "}"), wire, WITHOUT_LIMITS)
-    return decode(parsed["value"], source.wire, target.type)
+    wire = T.StructType([T.StructField("value", wire_spark_type(column.wire))])
+    parsed = F.from_json(F.lit('{"value":' + column.default + "}"), wire, WITHOUT_LIMITS)
+    return decode(parsed["value"], column.wire, target.type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ingest.changelog.change import POSITION_COLUMN
 from ingest.evolution.policies import TableColumn
@@ -10,11 +10,13 @@ from ingest.evolution.policies import TableColumn
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A table's name, key columns and columns. `key`: empty for a table of which every create is a row of its own."""
+    """A table's name, key columns and columns. `key`: empty for a table of which every create is a row of its own.
+    `revision`: of the catalog's entry; 0 if it has none."""
 
     table: str
     key: tuple[str, ...]
     columns: tuple[TableColumn, ...]
+    revision: int = field(default=0, compare=False)
 
     @property
     def names(self) -> list[str]:

@@ -439,6 +439,47 @@ def new_column_with_a_default() -> Rule:
     return Rule("a column added as NOT NULL DEFAULT fills existing rows", t.records, {ORDERS: rows})
 
 
+OLD = (("id", "int32"), ("v", "string"))
+FILLED = {"field": "n", "type": "int32", "optional": True, "default": 7}
+
+
+@rule
+def default_fills_rows_from_before_its_column() -> Rule:
+    t = Topic()
+    t.change("c", 10, row(1, "a"), schema=schema(*OLD))
+    t.change("c", 20, {"id": 2, "v": "b", "n": None}, schema=schema(*OLD, FILLED))
+    t.change("c", 30, row(3, "c"), schema=schema(*OLD))
+    t.change("u", 25, {"id": 4, "v": "late", "n": 8}, schema=schema(*OLD, FILLED))
+    t.change("u", 15, row(5, "late"), schema=schema(*OLD))
+    t.change("c", 35, row(6, "late"), schema=schema(*OLD))
+    values = {1: ("a", 7), 2: ("b", None), 3: ("c", None), 4: ("late", 8), 5: ("late", 7), 6: ("late", None)}
+    rows = [{"id": i, "v": v, "n": n} for i, (v, n) in values.items()]
+    return Rule("a default fills rows from before its column, none from after its drop", t.records, {ORDERS: rows})
+
+
+@rule
+def default_of_the_lowest_event_counts() -> Rule:
+    t = Topic()
+    t.change("c", 30, {"id": 3, "v": "c", "n": 3}, schema=schema(*OLD, FILLED | {"default": 9}))
+    t.change("c", 10, row(1, "late"), schema=schema(*OLD))
+    t.change("c", 20, {"id": 2, "v": "late", "n": 2}, schema=schema(*OLD, FILLED))
+    rows = [{"id": 1, "v": "late", "n": 7}, {"id": 2, "v": "late", "n": 2}, {"id": 3, "v": "c", "n": 3}]
+    return Rule("a column's fill is the default of its lowest event", t.records, {ORDERS: rows})
+
+
+@rule
+def fill_stays_in_a_partial_row() -> Rule:
+    t = Topic()
+    filled = {"field": "big", "type": "string", "optional": True, "default": "d"}
+    t.change("c", 10, row(1, "a"), schema=schema(*OLD))
+    t.change("c", 11, row(2, "a"), schema=schema(*OLD))
+    t.change("u", 20, {"id": 1, "v": "b", "big": UNAVAILABLE}, schema=schema(*OLD, filled))
+    t.change("u", 30, {"id": 3, "v": "b", "big": UNAVAILABLE}, schema=schema(*OLD, filled))
+    t.change("c", 12, row(3, "a"), schema=schema(*OLD))
+    rows = [{"id": i, "v": v, "big": "d"} for i, v in ((1, "b"), (2, "a"), (3, "b"))]
+    return Rule("a value that was not sent is the fill of an older event", t.records, {ORDERS: rows})
+
+
 @rule
 def types_widen_and_refuse() -> Rule:
     t = Topic()

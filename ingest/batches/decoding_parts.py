@@ -1,0 +1,96 @@
+"""Divides the events of one schema by their positions, so that each part is read in one way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.batches.group_stats import DecodingKey, Group, has_decoding_key
+from ingest.changelog.image_reader import ImageReader
+from ingest.changelog.position import is_read_without_position, position_literal
+from ingest.evolution.definition import Place
+from ingest.evolution.life import Lives
+from ingest.evolution.readings import Means, PlaceRange, boundaries, means, reading
+from ingest.merge.table_schema import TableSchema
+
+
+@dataclass(frozen=True)
+class DecodingPart:
+    """The reader of events with one `DecodingKey`. `ops`: theirs, None for all. `begin`, `end`: the range of their
+    positions, without `end`; None for no bound. `has_position`: True for events that came with a position, False for
+    the others, None for all."""
+
+    decoding_key: DecodingKey
+    ops: tuple[str, ...] | None
+    reader: ImageReader
+    begin: Place | None = None
+    end: Place | None = None
+    has_position: bool | None = None
+
+    def of(self, events: DataFrame) -> DataFrame:
+        """Returns the part's events."""
+        position = F.col("position")
+        rows = events.where(has_decoding_key(self.decoding_key))
+        if self.ops is not None:
+            rows = rows.where(F.col("op").isin(*self.ops))
+        if self.begin is not None:
+            rows = rows.where(position >= position_literal(self.begin))
+        if self.end is not None:
+            rows = rows.where(position < position_literal(self.end))
+        if self.has_position is not None:
+            rows = rows.where(is_read_without_position(position) != self.has_position)
+        return rows
+
+
+def parts_by_position(
+    group: Group, ops: tuple[str, ...] | None, reader: ImageReader, lives: Lives, table_schema: TableSchema
+) -> Iterator[DecodingPart]:
+    """Yields the parts of a group whose events have a schema. `reader`: reads all columns of the schema."""
+    part = DecodingPart(group.decoding_key, ops, reader)
+    newest = lives.places[-1] if lives.places else group.first_position
+    if group.first_position >= newest:
+        yield replace(part, reader=_newest_reader(reader, lives))
+        return
+    has_position = None
+    if group.may_have_unplaced_reads:
+        # A read without a position is as new as the table, wherever it is placed.
+        has_position = True
+        yield replace(part, reader=_newest_reader(reader, lives), has_position=False)
+    begins = [None, *boundaries(lives, group.first_position, group.last_position)]
+    readers = [_reader_at(begin or group.first_position, reader, lives, table_schema) for begin in begins]
+    changes = [n for n in range(len(begins)) if n == 0 or readers[n] != readers[n - 1]]
+    for number, following in zip(changes, [*changes[1:], None], strict=True):
+        end = None if following is None else begins[following]
+        yield replace(part, reader=readers[number], begin=begins[number], end=end, has_position=has_position)
+
+
+def _newest_reader(reader: ImageReader, lives: Lives) -> ImageReader:
+    """Returns the reader of events with the table's newest definition."""
+    gone = tuple((column, None) for column, life in lives.shown.items() if life.end is not None)
+    return replace(reader, lacking=gone) if gone else reader
+
+
+def _reader_at(at: Place, reader: ImageReader, lives: Lives, table_schema: TableSchema) -> ImageReader:
+    """Returns the reader of events at one position, and at all others up to the next place of the lives: without
+    columns that the table doesn't show. Columns of the key are always read. In a keyless table, whose rows are told
+    apart by all columns, one that is dropped is null in events from before too."""
+    names = dict(reader.names)
+    arrived = [replace(column, name=names.get(column.name, column.name)) for column in reader.wire]
+    read = reading(lives, arrived, PlaceRange(at, at))
+    known = {life.column for life in lives.columns}
+    gone = set() if table_schema.key else {column for column, life in lives.shown.items() if life.end is not None}
+    lacking = tuple(
+        (column, fill.column)
+        for column, fill in read.lacking.items()
+        if column not in gone and means(lives, lives.shown[column], at) is not Means.VALUE
+    )
+    shown = {*read.names} - gone
+    wire = tuple(
+        column
+        for column, renamed in zip(reader.wire, arrived, strict=True)
+        if renamed.name not in known or renamed.name in shown or renamed.name in table_schema.key
+    )
+    return replace(reader, wire=wire, lacking=(*lacking, *((column, None) for column in sorted(gone))))

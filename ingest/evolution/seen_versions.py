@@ -1,0 +1,44 @@
+"""Versions of a table's definition as the schemas of its events show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ingest.evolution.definition import (
+    NULL,
+    ColumnDefinition,
+    Definition,
+    Fill,
+    FillKind,
+    Origin,
+    Place,
+    Version,
+)
+from ingest.evolution.policies import TableColumn
+from ingest.values.columns import Column
+
+_NULL_DEFAULT = "null"
+_BELOW_EVERY_EVENT: Place = (-1, 0, 0, 0, 0, 0, 0)
+
+
+def seen_definition(columns: Sequence[Column], names: Mapping[str, str]) -> Definition:
+    """Returns the definition that the schema of an event shows.
+
+    A default is assumed to be what rows from before a column read: the schema shows the one that the source had when
+    the connector read its catalog. `names`: column of the event → column of the table."""
+    return Definition(
+        tuple(ColumnDefinition(names[c.name], c.type, None, _assumed_fill(c), c.optional) for c in columns)
+    )
+
+
+def stored_version(columns: Sequence[TableColumn]) -> Version:
+    """Returns the version that stands for events of which no version was recorded: one with the table's columns, below
+    every event."""
+    definition = Definition(tuple(ColumnDefinition(c.name, c.type) for c in columns))
+    return Version(_BELOW_EVERY_EVENT, definition, Origin.SEEN)
+
+
+def _assumed_fill(column: Column) -> Fill:
+    if not column.has_default or column.default in (None, _NULL_DEFAULT):
+        return NULL
+    return Fill(FillKind.CONSTANT, column)

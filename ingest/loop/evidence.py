@@ -1,0 +1,197 @@
+"""Collects what the events of a batch show of their table's definition."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.batches.group_stats import Group
+from ingest.batches.schema_runs import SchemaRun, runs_of_groups, schema_runs
+from ingest.batches.schemas import Schemas
+from ingest.batches.table_batch import TableBatch
+from ingest.changelog.spelling import caseless
+from ingest.evolution.definition import Definition, FillKind, Origin, Place, Version
+from ingest.evolution.life import Lives
+from ingest.evolution.seen_versions import stored_version
+from ingest.lakehouse.catalog import CatalogEntry
+from ingest.values.columns import Column
+from ingest.values.types import LogicalType
+
+Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
+"""Groups of changes, each with the columns that it came with."""
+DefinitionOf = Callable[[Sequence[Column]], Definition | None]
+"""Returns the definition of events with these columns; None if the table can't have them."""
+Shape = frozenset[tuple[str, LogicalType | None]]
+"""Names and types of a definition. Its defaults may be newer than the event."""
+
+_log = logging.getLogger(__name__)
+
+
+class SeenVersions:
+    """The versions of tables' definitions that events show by their schemas. An event without a schema shows none: a
+    column that it lacks may exist.
+
+    The known versions of a table are those at the first event of each run of events with one shape, whatever the order
+    in which events arrived."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[tuple[str, int], tuple[tuple[Column, ...], Definition, Shape]] = {}
+        self._newest: dict[str, tuple[frozenset[Version], Version, Shape]] = {}
+
+    def new(
+        self,
+        batch: TableBatch,
+        incoming: Incoming,
+        entry: CatalogEntry | None,
+        schemas: Schemas,
+        definition_of: DefinitionOf,
+    ) -> frozenset[Version]:
+        """Returns the versions that the groups of a batch show; none if all go on with the table's newest known
+        definition. Events of another shape that are not above all merged ones are placed among these, by a job that
+        reads the table's events of bronze in the range of positions concerned.
+
+        Of a table without known versions, the first one stands for the columns that it has. `entry`: the table's, None
+        for a new one."""
+        groups = {group: columns for group, columns in incoming if _has_schema(group, columns)}
+        known = entry.versions if entry else frozenset[Version]()
+        if not groups or self._go_on(batch.table, groups, known, definition_of):
+            return frozenset()
+        changed = batch.events.where(batch.changed)
+        shown_ids = sorted({group.schema_id for group in groups if group.schema_id is not None})
+        runs = runs_of_groups(groups)
+        if runs is None:
+            runs = schema_runs(changed.where(F.col("schema_id").isin(shown_ids)), batch.table)
+        definitions = _Definitions(self, batch.table, schemas, definition_of)
+        if entry is None:
+            return definitions.versions(runs)
+        highest = _highest_before(batch)
+        if not known:
+            # What older events looked like is not known, so those that come late show nothing.
+            new = frozenset(version for version in definitions.versions(runs) if version.since > highest)
+            return new | {stored_version(entry.table_schema.columns)} if new else new
+        novel = _novel_runs(runs, sorted(known, key=lambda version: version.since), definitions)
+        if not novel:
+            return frozenset()
+        lowest, last = min(run.first for run in novel), max(run.last for run in novel)
+        if lowest > highest:
+            return definitions.versions([run for run in runs if run.first >= lowest])
+        end = min((version.since for version in known if version.since > last), default=None)
+        past = _captured_before(batch).select(*changed.columns)
+        runs = schema_runs(past.unionByName(changed), batch.table, lowest, end)
+        schemas.fetch(past, {run.schema_id: run.event for run in runs if run.schema_id not in shown_ids})
+        return definitions.versions(runs)
+
+    def _go_on(
+        self,
+        table: str,
+        groups: Mapping[Group, tuple[Column, ...]],
+        known: frozenset[Version],
+        definition_of: DefinitionOf,
+    ) -> bool:
+        """Returns True if all groups have the newest shape, above the first event that had it."""
+        if not known:
+            return False
+        if table not in self._newest or self._newest[table][0] is not known:
+            version = max(known, key=lambda version: version.since)
+            self._newest[table] = known, version, _shape(version.definition)
+        _, newest, shape = self._newest[table]
+        for group, columns in groups.items():
+            if group.first_position < newest.since or group.schema_id is None:
+                return False
+            shown = self.definition(table, group.schema_id, columns, definition_of)
+            if shown is None or shown[1] != shape:
+                return False
+        return True
+
+    def definition(
+        self, table: str, schema_id: int, columns: tuple[Column, ...], definition_of: DefinitionOf
+    ) -> tuple[Definition, Shape] | None:
+        """Returns the definition of events with a schema; None if the table can't have their columns."""
+        found = self._definitions.get((table, schema_id))
+        if found is None or found[0] is not columns:
+            definition = definition_of(columns)
+            if definition is None:
+                return None
+            found = columns, definition, _shape(definition)
+            self._definitions[table, schema_id] = found
+        return found[1:]
+
+
+@dataclass(frozen=True)
+class _Definitions:
+    """The definitions of one table's schemas."""
+
+    seen: SeenVersions
+    table: str
+    schemas: Schemas
+    definition_of: DefinitionOf
+
+    def of(self, run: SchemaRun) -> tuple[Definition, Shape] | None:
+        columns = self.schemas.of_schema(run.schema_id, self.table)
+        return self.seen.definition(self.table, run.schema_id, columns, self.definition_of) if columns else None
+
+    def versions(self, runs: Sequence[SchemaRun]) -> frozenset[Version]:
+        """Returns the versions that runs begin, in the order of positions; one that goes on with the shape of the run
+        before it is left out."""
+        shown = [(run, found) for run in runs if (found := self.of(run)) is not None]
+        before: Shape | None = None
+        versions = set[Version]()
+        for run, (definition, shape) in shown:
+            if shape != before:
+                versions.add(Version(run.first, definition, Origin.SEEN))
+            before = shape
+        return frozenset(versions)
+
+
+def _novel_runs(runs: Sequence[SchemaRun], known: Sequence[Version], definitions: _Definitions) -> list[SchemaRun]:
+    """Returns the runs in whose ranges the known versions, which are in order, tell another shape."""
+    novel = []
+    for run in runs:
+        found = definitions.of(run)
+        at_first = [version for version in known if version.since <= run.first]
+        within = [version for version in known if run.first < version.since <= run.last]
+        told = {_shape(version.definition) for version in (*at_first[-1:], *within)}
+        if found is not None and told != {found[1]}:
+            novel.append(run)
+    return novel
+
+
+def _shape(definition: Definition) -> Shape:
+    return frozenset((caseless(column.name), column.type) for column in definition.columns)
+
+
+def _has_schema(group: Group, columns: Sequence[Column]) -> bool:
+    return group.schema_id is not None and bool(columns) and not any(column.inferred for column in columns)
+
+
+def _captured_before(batch: TableBatch) -> DataFrame:
+    """Returns the events of the batch's table that were captured before it and are merged."""
+    past, earlier = (batch.merged_before or batch.history)().where(batch.changed), batch.earlier_readers
+    return past if earlier is None else past.unionByName(earlier.delivered.where(batch.changed))
+
+
+def _highest_before(batch: TableBatch) -> Place:
+    """Returns the highest position of the table's events before the batch; () if there are none."""
+    highest = batch.highest_before()
+    if batch.earlier_readers is None:
+        return highest
+    row = batch.earlier_readers.delivered.where(batch.changed).agg(F.max("position").alias("highest")).first()
+    return max(highest, tuple(row["highest"] or ()) if row else ())
+
+
+def log_assumed_fills(table: str, before: Lives, after: Lives) -> None:
+    """Logs each column that is new in `after` and for which rows from before read the default of an event's schema."""
+    known = {(life.column, life.begin) for life in before.columns}
+    for life in after.columns:
+        is_assumed = life.origin is Origin.SEEN and life.fill.kind is FillKind.CONSTANT
+        if is_assumed and (life.column, life.begin) not in known:
+            _log.warning(
+                "%s: rows from before column %r was added read its default, as the schema of its first event shows it; "
+                "if the source has other values there, take a new snapshot of the table",
+                table,
+                life.column,
+            )

@@ -1,0 +1,78 @@
+"""How the events of one schema are divided by the lives of the table's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ingest.batches.decoding_parts import DecodingPart, parts_by_position
+from ingest.batches.group_stats import Group
+from ingest.changelog.image_reader import ImageReader
+from ingest.evolution.definition import Place, Version
+from ingest.evolution.lives import lives
+from ingest.evolution.policies import TableColumn
+from ingest.merge.table_schema import TableSchema
+from tests.evolution.versions import INT, at, column, columns_of, seen
+
+FILLED = column("t", default="11")
+TABLE = TableSchema("s.t", ("id",), tuple(TableColumn(name, INT) for name in ("id", "n", "t")))
+UNPLACED: Place = (0, 0, 0, 0, 2, 5, 0)
+
+
+def parts(
+    versions: Collection[Version], first: Place, last: Place, *names: str, table: TableSchema = TABLE
+) -> list[DecodingPart]:
+    group = Group("s.t", "change", None, 7, True, 2, ("t", 0, 0), None, first, last, (("t", 0),))
+    reader = ImageReader(tuple(columns_of(*names)), "?")
+    return list(parts_by_position(group, None, reader, lives(versions), table))
+
+
+def lacking(part: DecodingPart) -> dict[str, str | None]:
+    return {name: None if fill is None else fill.default for name, fill in part.reader.lacking}
+
+
+def read(part: DecodingPart) -> Sequence[str]:
+    return [c.name for c in part.reader.wire]
+
+
+def test_events_above_all_changes_are_one_part_with_the_reader_of_all_columns() -> None:
+    (part,) = parts([seen(10, "id"), seen(20, "id", FILLED)], at(20), at(30), "id", "t")
+    assert (part.begin, part.end, part.has_position) == (None, None, None)
+    assert part.reader == ImageReader(tuple(columns_of("id", "t")), "?")
+
+
+def test_column_that_is_gone_is_null() -> None:
+    (part,) = parts([seen(10, "id", FILLED), seen(20, "id")], at(25), at(30), "id")
+    assert (lacking(part), read(part)) == ({"t": None}, ["id"])
+
+
+def test_fill_is_read_below_the_column_and_null_above_its_end() -> None:
+    versions = [seen(10, "id"), seen(20, "id", FILLED), seen(30, "id")]
+    below, above = parts(versions, at(5), at(40), "id")[::2]
+    assert (lacking(below), below.end) == ({"t": "11"}, at(20))
+    assert (lacking(above), above.begin, above.end) == ({"t": None}, at(30), None)
+
+
+def test_values_of_a_dropped_column_are_not_read_as_those_of_the_new_one() -> None:
+    versions = [seen(10, "id", "n"), seen(20, "id"), seen(30, "id", "n")]
+    old, new = parts(versions, at(10), at(30), "id", "n")
+    assert (read(old), lacking(old), old.end) == (["id"], {"n": None}, at(30))
+    assert (read(new), lacking(new), new.begin) == (["id", "n"], {}, at(30))
+
+
+def test_reads_without_a_position_are_as_new_as_the_table() -> None:
+    versions = [seen(10, "id"), seen(20, "id", FILLED)]
+    without, below, above = parts(versions, UNPLACED, at(30), "id", "t")
+    assert (without.has_position, read(without), lacking(without)) == (False, ["id", "t"], {})
+    assert (below.has_position, read(below), lacking(below), below.end) == (True, ["id"], {"t": "11"}, at(20))
+    assert (above.has_position, read(above), above.begin) == (True, ["id", "t"], at(20))
+
+
+def test_parts_that_are_read_alike_are_one() -> None:
+    versions = [seen(10, "id", "n"), seen(20, "id", column("n", type_=None)), seen(30, "id", "n")]
+    assert len(parts(versions, at(5), at(40), "id", "n")) == 1
+
+
+def test_dropped_column_of_a_keyless_table_is_null_in_all_events() -> None:
+    keyless = TableSchema("s.t", (), TABLE.columns)
+    (part,) = parts([seen(10, "id", FILLED), seen(20, "id")], at(5), at(15), "id", "t", table=keyless)
+    assert (read(part), lacking(part)) == (["id"], {"t": None})

@@ -1,0 +1,119 @@
+"""What schemas of events show: definitions, in the catalog's JSON, and the stored values that they change."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ingest.changelog.connect_schema import columns_of
+from ingest.evolution.definition import NULL, ColumnDefinition, FillKind, Origin, Version
+from ingest.evolution.lives import lives
+from ingest.evolution.policies import TableColumn
+from ingest.evolution.revisions import Source, altered_columns
+from ingest.evolution.seen_versions import seen_definition, stored_version
+from ingest.lakehouse.schema_json import versions_from_json, versions_to_json
+from ingest.testing.table_versions import seen_versions
+from ingest.testing.tables import random_table
+from ingest.values.columns import Column
+from tests.evolution.versions import INT, WIRE, at, column, seen
+
+FILLED = column("t", default="11")
+FIELDS = [
+    {"field": "id", "type": "int32", "optional": False},
+    {"field": "Tier", "type": "int32", "optional": True, "default": 11},
+    {"field": "n", "type": "int32", "optional": True, "default": None},
+    {"field": "m", "type": "int32", "optional": True},
+]
+
+
+def test_default_of_a_nullable_column_is_its_fill() -> None:
+    columns = columns_of({"type": "struct", "fields": FIELDS})
+    names = {c.name: c.name.lower() for c in columns}
+    number, tier, null, none = seen_definition(columns, names).columns
+    assert (number.name, number.optional, number.fill) == ("id", False, NULL)
+    assert (tier.name, tier.optional, tier.fill.kind) == ("tier", True, FillKind.CONSTANT)
+    assert tier.fill.column is not None and tier.fill.column.default == "11"
+    assert (null.fill, none.fill) == (NULL, NULL)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_versions_of_random_tables_are_read_as_they_were_written(seed: int) -> None:
+    versions = frozenset(
+        Version(v.since, seen_definition([_column(c) for c in v.definition.columns], _names(v)), Origin.SEEN)
+        for v in seen_versions(random_table(Random(seed)))
+    )
+    some, others = [frozenset(part) for part in (list(versions)[::2], list(versions)[1::2])]
+    texts = [versions_to_json(some), versions_to_json(others), None]
+    assert versions_from_json(texts) == versions
+    assert lives(versions_from_json(texts)) == lives(versions)
+
+
+def _column(defined: ColumnDefinition) -> Column:
+    if defined.fill.column is not None:
+        return defined.fill.column
+    assert defined.type is not None
+    return Column(defined.name, WIRE, defined.type, defined.optional)
+
+
+def _names(version: Version) -> dict[str, str]:
+    return {c.name: c.name for c in version.definition.columns}
+
+
+def test_new_column_with_a_default_alters_rows_from_before() -> None:
+    before = lives([seen(10, "id")])
+    (revision,) = altered_columns(before, lives([seen(10, "id"), seen(20, "id", FILLED)]))
+    assert (revision.column, revision.stored) == ("t", None)
+    constant, kept = revision.pieces
+    assert (constant.end, constant.source, constant.fill) == (at(20), Source.CONSTANT, FILLED.fill)
+    assert (kept.begin, kept.source) == (at(20), Source.STORED)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        [seen(10, "id"), seen(20, "id", "t")],
+        [seen(10, "id", FILLED), seen(20, "id")],
+        [seen(10, "id"), seen(20, "id", FILLED), seen(30, "id")],
+    ],
+    ids=["null", "dropped", "filled before"],
+)
+def test_nothing_is_altered(after: list[Version]) -> None:
+    assert altered_columns(lives(after[:-1]), lives(after)) == ()
+
+
+def test_values_from_before_a_drop_become_those_of_the_new_column() -> None:
+    versions = [seen(10, "id", "n"), seen(20, "id"), seen(30, "id", "n")]
+    (revision,) = altered_columns(lives(versions[:2]), lives(versions))
+    assert (revision.stored, [piece.source for piece in revision.pieces]) == ("n", [Source.CONSTANT, Source.STORED])
+
+
+def test_value_and_fill_below_a_late_drop_become_the_fill() -> None:
+    known = [seen(10, "id"), seen(20, "id", FILLED), seen(40, "id", FILLED)]
+    (revision,) = altered_columns(lives(known), lives([*known, seen(30, "id")]))
+    assert [(p.source, p.begin, p.end) for p in revision.pieces] == [
+        (Source.STORED, None, at(20)),
+        (Source.CONSTANT, at(20), at(40)),
+        (Source.STORED, at(40), None),
+    ]
+
+
+def test_default_of_a_lower_event_replaces_the_fill() -> None:
+    known = [seen(10, "id"), seen(30, "id", FILLED)]
+    after = lives([*known, seen(20, "id", column("t", default="7"))])
+    (revision,) = altered_columns(lives(known), after)
+    assert [(p.source, p.end) for p in revision.pieces] == [(Source.CONSTANT, at(20)), (Source.STORED, None)]
+
+
+def test_columns_of_a_table_without_versions_were_always_there() -> None:
+    stored = stored_version([TableColumn("id", INT), TableColumn("t", INT)])
+    assert altered_columns(lives([stored]), lives([stored, seen(20, "id", FILLED)])) == ()
+    (revision,) = altered_columns(lives([stored]), lives([stored, seen(20, "id", "t", column("u", default="1"))]))
+    assert revision.column == "u"
+
+
+def test_dropped_column_of_a_keyless_table_becomes_null() -> None:
+    versions = [seen(10, "id", "t"), seen(20, "id"), seen(30, "id", "u")]
+    (revision,) = altered_columns(lives(versions[:1]), lives(versions), keeps_dropped=False)
+    assert (revision.column, [(p.source, p.fill) for p in revision.pieces]) == ("t", [(Source.CONSTANT, NULL)])
+    assert altered_columns(lives(versions[:2]), lives(versions), keeps_dropped=False) == ()
