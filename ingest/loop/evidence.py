@@ -62,16 +62,19 @@ class SeenVersions:
             return frozenset()
         changed = batch.events.where(batch.changed)
         shown_ids = sorted({group.schema_id for group in groups if group.schema_id is not None})
+        shown = changed.where(F.col("schema_id").isin(shown_ids))
         runs = runs_of_groups(groups)
         if runs is None:
-            runs = schema_runs(changed.where(F.col("schema_id").isin(shown_ids)), batch.table)
+            runs = schema_runs(shown, batch.table)
         definitions = _Definitions(self, batch.table, schemas, definition_of)
         if entry is None:
             return definitions.versions(runs)
         highest = _highest_before(batch)
         if not known:
             # What older events looked like is not known, so those that come late show nothing.
-            new = frozenset(version for version in definitions.versions(runs) if version.since > highest)
+            if any(run.first <= highest < run.last for run in runs):
+                runs = schema_runs(shown, batch.table, (*highest[:-1], highest[-1] + 1))
+            new = definitions.versions([run for run in runs if run.first > highest])
             return new | {stored_version(entry.table_schema.columns)} if new else new
         novel = _novel_runs(runs, sorted(known, key=lambda version: version.since), definitions)
         if not novel:
