@@ -1,5 +1,7 @@
-"""Debezium connectors: the recommended configuration, the risks of other ones, and Kafka Connect's REST interface."""
+"""Debezium connectors: the recommended configuration, the risks of other ones, the source's triggers for DDL, and Kafka
+Connect's REST interface."""
 
+from ingest.connector.ddl_trigger import ddl_trigger
 from ingest.connector.recipe import Placement, Setting, recipe
 from ingest.connector.rest import Connectors, ConnectorStatus
 from ingest.connector.risk import ReaderSettings, Risk
@@ -12,6 +14,7 @@ __all__ = [
     "ReaderSettings",
     "Risk",
     "Setting",
+    "ddl_trigger",
     "recipe",
     "risks",
     "topic_risks",

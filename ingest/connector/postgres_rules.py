@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ingest.changelog.ddl_message import DDL_MESSAGE
 from ingest.connector.recipe import NUMERIC_TYPES
 from ingest.connector.risk import Configuration, ReaderSettings, Risk
 from ingest.connector.rules import Rule, unless
@@ -25,6 +26,21 @@ def _lists_tables(config: Configuration) -> bool:
     """Returns True if tables are listed by name, so that a new table needs a new configuration and thus a restart."""
     listed = re.sub(r"\\.", "", config.get("table.include.list", ""))
     return bool(config.get("table.include.list")) and not re.search(r"[*+?|(\[]", listed)
+
+
+def _ddl_messages(config: Configuration, _: ReaderSettings) -> Risk | None:
+    included, excluded = (f"message.prefix.{kind}.list" for kind in ("include", "exclude"))
+    name = excluded if _matches(config.get(excluded, "")) else included
+    if name == included and (not config.get(included) or _matches(config[included])):
+        return None
+    text = "messages about changed definitions of tables are not sent, if the source has the triggers for them"
+    return Risk(name, config[name], text, f"let messages with the prefix {DDL_MESSAGE} pass", loses=False)
+
+
+def _matches(expressions: str) -> bool:
+    """Returns True if one of Debezium's regular expressions, separated by commas, matches the prefix of messages about
+    definitions."""
+    return any(re.fullmatch(one.strip(), DDL_MESSAGE, re.IGNORECASE) for one in expressions.split(",") if one.strip())
 
 
 def _numbers(config: Configuration, _: ReaderSettings) -> Risk | None:
@@ -74,5 +90,6 @@ POSTGRES_RULES: tuple[Rule, ...] = (
         loses=False,
     ),
     _publication,
+    _ddl_messages,
     _numbers,
 )

@@ -1,18 +1,5 @@
-"""The message that the source's trigger writes into its log for a change of a table's definition.
-
-Its content, JSON of version 1, is the whole definition after the change, so that any message alone suffices:
-
-| field | what |
-|---|---|
-| `v`, `tag` | 1, the command |
-| `oid`, `schema`, `table`, `root` | the relation; `root` is the partitioned table of a partition, else null |
-| `columns` | of each column `n` (attribute number), `name`, `type` with and `base` without modifiers, `kind` (below), |
-| | `notnull`, `default` as SQL, `generated`, `identity`, `labels` of an enum, and `missing`: the value of rows from |
-| | before the column, if the catalog holds one. Kinds are `b` base, `e` enum, `c` composite |
-| `key` | `from`: `primary` or `full`; `columns`: their attribute numbers |
-| `rewrite` | `type`, `default`: True if the command rewrote the table for a type, or for a volatile default |
-| `using` | True if a type was changed by an expression |
-| `zone` | the session's time zone |
+"""The message that the source's triggers write into its log for a change of a table's definition, as
+`ingest.connector.ddl_trigger` describes it: the whole definition after the change, so that any message alone suffices.
 """
 
 from __future__ import annotations
@@ -27,9 +14,8 @@ from ingest.testing.oracle import Event
 from ingest.testing.source_table import UNKNOWN, SourceColumn, SourceTable, TableChange
 from ingest.testing.tables import TableStory
 
-PREFIX = "ingest_ddl"
 _KINDS = {"mood": "e", "composite": "c"}
-_LABELS = {"mood": ["on", "off", "it's"]}
+_LABELS = {"mood": [[16401, "on"], [16402, "off"], [16403, "it's"]]}
 COMMANDS = {"create.table": "CREATE TABLE", "drop.table": "DROP TABLE"}
 """Kind of a change → the command, if it is not ALTER TABLE."""
 _NUMBER = "\0number:"
@@ -51,9 +37,11 @@ def message_content(story: TableStory, event: Event) -> str:
         "key": {
             "from": "primary" if table.key else "full" if table.keyless else "nothing",
             "columns": [table.columns[name].number for name in table.key or ()],
+            "replica_identity": "f" if table.keyless else "d",
         },
         "rewrite": {"type": change.kind == "alter.column.type", "default": _writes_default(change)},
         "using": change.using,
+        "computed": [table.columns[change.column].number] if change.using else [],
         "zone": "UTC",
     }
     # Decimals stay exact: they are written as text, and then lose its quotes.
@@ -71,7 +59,7 @@ def _writes_default(change: TableChange) -> bool:
 
 def _column(name: str, column: SourceColumn) -> dict[str, Any]:
     base = re.sub(r"\([\d,]+\)", "", column.type)
-    found = {
+    return {
         "n": column.number,
         "name": name,
         "type": column.type,
@@ -79,11 +67,12 @@ def _column(name: str, column: SourceColumn) -> dict[str, Any]:
         "kind": _KINDS.get(column.type, "b"),
         "notnull": not column.optional,
         "default": _default(column),
+        "missing": None if column.missing is None else [_catalog_json(column.missing)],
         "generated": "",
         "identity": "",
+        "sent": True,
         "labels": _LABELS.get(column.type, []),
     }
-    return found if column.missing is None else found | {"missing": _catalog_json(column.missing)}
 
 
 def _default(column: SourceColumn) -> str | None:

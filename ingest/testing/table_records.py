@@ -8,7 +8,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
-from ingest.testing.ddl_messages import PREFIX, message_content
+from ingest.changelog.ddl_message import DDL_MESSAGE
+from ingest.testing.ddl_messages import message_content
 from ingest.testing.oracle import UNAVAILABLE, Event, Row
 from ingest.testing.source_table import UNKNOWN, SourceColumn, SourceTable
 from ingest.testing.source_types import source_types
@@ -130,9 +131,9 @@ class _Writer:
             "op": "m",
             "ts_ms": event.lsn,
             "source": self._source(event, "", ""),
-            "message": {"prefix": PREFIX, "content": content},
+            "message": {"prefix": DDL_MESSAGE, "content": content},
         }
-        key: Any = {"prefix": PREFIX}
+        key: Any = {"prefix": DDL_MESSAGE}
         if self._has_schema:
             fields = [{"type": "string", "optional": True, "field": "prefix"}]
             key = {"schema": {"type": "struct", "fields": fields}, "payload": key}

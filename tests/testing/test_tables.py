@@ -257,7 +257,7 @@ def test_a_message_holds_the_whole_definition() -> None:
             numbers = {column["n"]: column["name"] for column in content["columns"]}
             assert len(numbers) == len(content["columns"])
             assert [numbers[n] for n in content["key"]["columns"]] == [*(event.carried.key or ())]
-            filled = {column["name"] for column in content["columns"] if "missing" in column}
+            filled = {column["name"] for column in content["columns"] if column["missing"] is not None}
             assert filled == {n for n, column in event.carried.columns.items() if column.missing is not None}
 
 

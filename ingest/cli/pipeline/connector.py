@@ -1,4 +1,4 @@
-"""`ingest connector`: writes a connector configuration that loses nothing."""
+"""`ingest connector`: writes a connector configuration that loses nothing, and the source's triggers for DDL."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import typer
 
 from ingest.config import Pipeline, load
 from ingest.connector import Placement, Setting
+from ingest.connector import ddl_trigger as ddl_trigger_of
 from ingest.connector import recipe as recipe_of
 from ingest.errors import ConfigError
 
-app = typer.Typer(help="The configuration of a Debezium connector that loses nothing.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """Keeps `recipe` a subcommand although it is the only one."""
+app = typer.Typer(
+    help="The configuration of a Debezium connector that loses nothing, and triggers that tell of DDL.",
+    no_args_is_help=True,
+)
 
 
 @app.command(
@@ -71,6 +70,21 @@ def recipe(
         typer.echo(json.dumps({"name": placement.name, "config": config}, indent=2, ensure_ascii=False))
     else:
         _show(settings)
+
+
+@app.command(
+    epilog='Example: ingest connector ddl-trigger postgres | psql "$DSN" -v ON_ERROR_STOP=1. Run it as a superuser, in '
+    "the database that the connector reads, once the connector is running. It may be run again at any time."
+)
+def ddl_trigger(
+    database: Annotated[str, typer.Argument(help="The kind of database: postgres.")],
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Write SQL for event triggers that send each change of a table's definition as a message of the changelog."""
+    del debug
+    if database != "postgres":
+        raise ConfigError(f"there is no trigger for {database!r}", "take postgres")
+    typer.echo(ddl_trigger_of(), nl=False)
 
 
 def _placement(pipeline: Pipeline) -> Placement:

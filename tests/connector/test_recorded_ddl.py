@@ -1,0 +1,145 @@
+"""Debezium sends for each change of a table's definition what `recorded/ddl.jsonl` holds.
+
+With INGEST_RECORD=1 the test writes that file anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka import Consumer
+from psycopg.conninfo import make_conninfo
+
+from ingest.connector import ddl_trigger
+from ingest.stack import Stack
+from tests.connector import ddl_story
+
+pytestmark = pytest.mark.integration
+NAME = "ddlstory"
+RECORDED = Path(__file__).parent / "recorded" / "ddl.jsonl"
+_KEPT_OF_SOURCE = ("connector", "name", "snapshot", "db", "sequence", "schema", "table", "lsn", "ts_ms")
+_TIMEOUT_SECONDS = 120
+
+
+@pytest.fixture
+def records(stack: Stack) -> Iterator[list[dict[str, Any]]]:
+    """The records of all topics of the story, by topic and offset."""
+    with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {NAME}".encode())
+    dsn = make_conninfo(stack.postgres.dsn, dbname=NAME)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(ddl_story.BEFORE)
+        config = stack.postgres.connector(NAME, schemas=[ddl_story.SCHEMA])
+        stack.connect.register(NAME, config | {"database.dbname": NAME, "poll.interval.ms": "50"})
+        try:
+            _read(stack, until=("r", "items", 1))
+            connection.execute(ddl_trigger().encode())
+            _play(dsn, connection)
+            yield _read(stack, until=("c", "items", 99))
+        finally:
+            stack.connect.delete(NAME)
+
+
+def _play(dsn: str, connection: psycopg.Connection[Any]) -> None:
+    for statement in (*ddl_story.COLUMNS, *ddl_story.KEYS, *ddl_story.IN_ONE_TRANSACTION):
+        connection.execute(statement.encode())
+    with psycopg.connect(dsn, autocommit=True) as one, psycopg.connect(dsn, autocommit=True) as two:
+        for session, statement in ddl_story.TWO_SESSIONS:
+            {"one": one, "two": two}[session].execute(statement.encode())
+    for statement in (*ddl_story.TABLES, ddl_story.LAST):
+        connection.execute(statement.format(publication=NAME).encode())
+
+
+def _read(stack: Stack, until: tuple[str, str, int]) -> list[dict[str, Any]]:
+    """Returns the records up to the one with this op, table and id, and messages that come within two seconds after."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": stack.kafka.bootstrap_servers,
+            "group.id": f"{NAME}-{time.monotonic_ns()}",
+            "auto.offset.reset": "earliest",
+            "topic.metadata.refresh.interval.ms": 500,
+        }
+    )
+    consumer.subscribe([f"^{NAME}\\..*"])
+    found: list[dict[str, Any]] = []
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    try:
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+            if message is None or message.error() is not None:
+                continue
+            found.append(_record(message))
+            payload = (found[-1]["value"] or {"payload": {}})["payload"]
+            row = (payload.get("op"), payload.get("source", {}).get("table"), (payload.get("after") or {}).get("id"))
+            if row == until:
+                deadline = min(deadline, time.monotonic() + 3)
+        assert any(record["topic"].endswith("items") for record in found), f"no record of {until}"
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda record: (record["topic"], record["offset"]))
+
+
+def _record(message: Any) -> dict[str, Any]:
+    key, value = (None if part is None else json.loads(part) for part in (message.key(), message.value()))
+    if value is not None:
+        fields = value["schema"]["fields"]
+        value["schema"]["fields"] = [field for field in fields if field["field"] in ("before", "after", "op")]
+        source = value["payload"]["source"]
+        value["payload"]["source"] = {name: source.get(name) for name in _KEPT_OF_SOURCE if name in source}
+        value["payload"] = {
+            n: v for n, v in value["payload"].items() if n in ("op", "before", "after", "message", "source")
+        }
+    keys = [
+        (name, text) for name, text in message.headers() or () if name in ("__debezium.newkey", "__debezium.oldkey")
+    ]
+    headers = [{"key": name, "value": json.loads(text)} for name, text in keys]
+    record = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset(), "key": key}
+    return record | {"value": value} | ({"headers": headers} if headers else {})
+
+
+def test_debezium_sends_what_was_recorded(records: list[dict[str, Any]]) -> None:
+    if os.environ.get("INGEST_RECORD"):
+        RECORDED.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+    recorded = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+    assert _timeline(records) == _timeline(recorded)
+
+
+def _timeline(records: list[dict[str, Any]]) -> list[tuple[str, str, Any]]:
+    """Returns op, table and content of all messages and events by their positions, without what differs between runs:
+    positions, times, oids.
+
+    Of rows only the columns that the newest message below them tells: if Debezium lags behind the source, it may send
+    keys and columns of later definitions, with fillers for values."""
+    placed = sorted(
+        (place_of(record), record["topic"], record["offset"], record) for record in records if record["value"]
+    )
+    columns: dict[str, set[str]] = {}
+    found: list[tuple[str, str, Any]] = []
+    for *_, record in placed:
+        payload = record["value"]["payload"]
+        if payload["op"] == "m":
+            content = json.loads(base64.b64decode(payload["message"]["content"]))
+            columns[content["table"]] = {column["name"] for column in content["columns"] if column["sent"]}
+            for column in content["columns"]:
+                column["labels"] = [label for _, label in column["labels"]]
+            found.append(("m", content["table"], content | {"oid": 0, "root": content["root"] and 1}))
+        else:
+            table = payload["source"]["table"]
+            told, after = columns.get(table), payload["after"] or {}
+            found.append((payload["op"], table, {n: v for n, v in after.items() if told is None or n in told}))
+    return found
+
+
+def place_of(record: dict[str, Any]) -> tuple[int, int, int]:
+    """Returns the last commit or the LSN, whichever is higher, then the LSN, then 0 for a message, else 1."""
+    source = record["value"]["payload"]["source"]
+    commit = int(json.loads(source["sequence"])[0] or 0) if record["value"]["payload"]["op"] != "r" else 0
+    return max(commit, source["lsn"]), source["lsn"], record["value"]["payload"]["op"] != "m"
