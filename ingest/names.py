@@ -135,6 +135,11 @@ class Lakehouse:
         return self._below("system", "tables")
 
     @property
+    def schemas(self) -> str:
+        """Returns the path of the source's messages about definitions of tables."""
+        return self._below("system", "schemas")
+
+    @property
     def history_facts(self) -> str:
         """Returns the path of facts about event histories that were computed once, to save reading the histories."""
         return self._below("system", "known-history")

@@ -227,9 +227,30 @@ MUTANTS = [
     Mutant(
         "a snapshot read beats a change at the same position",
         "changelog/position.py",
-        'F.when(op == "r", F.when(found.major.isNull(), unplaced).otherwise(0)).otherwise(1)',
-        "F.lit(1)",
+        'F.when(op == "r", read).when(op == "m", -1).otherwise(1)',
+        'F.when(op == "m", -1).otherwise(1)',
         RULES,
+    ),
+    Mutant(
+        "a message stands above the change at its LSN",
+        "changelog/position.py",
+        '.when(op == "m", -1)',
+        "",
+        ("tests/changelog/test_ddl_message.py", "-k", "stands_between"),
+    ),
+    Mutant(
+        "a default of the source fills rows that the command did not rewrite",
+        "evolution/ddl_version.py",
+        "(has_values and (is_rewritten or tag == _BASELINE))",
+        "has_values",
+        ("tests/evolution/test_ddl_version.py",),
+    ),
+    Mutant(
+        "events come before the messages",
+        "sources/offset_ranges.py",
+        "if of_messages.behind or ",
+        "if ",
+        ("tests/sources/test_offset_ranges.py",),
     ),
     Mutant(
         "the position of a column is ignored",

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.changelog.ddl_message import ddl_content, ddl_table
 from ingest.changelog.dialects.registry import source_numbers
 from ingest.changelog.naming import Naming
 from ingest.changelog.origin import ORIGIN, UNNAMED
@@ -184,13 +185,15 @@ def _envelope(naming: Naming) -> dict[str, Column]:
 
 
 def _classified(naming: Naming) -> dict[str, Column]:
-    """Returns the `source_numbers` of the source, `source_table`, and `_control` (true: the event concerns no row)."""
+    """Returns the `source_numbers` of the source, `source_table`, `_definition` (content of a message about a table's
+    definition), and `_control` (true: the event concerns no row)."""
     value, source = F.col("value"), F.col("_source")
     silent = F.when(value.isNull(), _key().isNull()).otherwise(F.length(value) == 0)
     is_control = silent | (value.isNotNull() & naming.is_control(F.col("topic"), F.col("_op")))
     # A null tombstone belongs to the table of the preceding change of its key, which is looked up later.
     table = F.when(~is_control & value.isNotNull(), naming.table(F.col("topic"), source))
-    return source_numbers(source) | {"_control": is_control, "source_table": table}
+    definition = F.when(F.col("_op") == "m", ddl_content(value))
+    return source_numbers(source) | {"_control": is_control, "source_table": table, "_definition": definition}
 
 
 def _key() -> Column:
@@ -213,7 +216,7 @@ def _event(naming: Naming) -> list[Column]:
     op = F.when(F.col("_control"), CONTROL).when(value.isNull(), TOMBSTONE).when(known, source_op)
     return [
         *(_key().alias("key") if f.name == "key" else F.col(f.name) for f in RECORD.fields),
-        table,
+        F.when(source_op == "m", ddl_table(F.col("_definition"))).otherwise(table).alias("source_table"),
         op.alias("op"),
         event_position.alias("position"),
         _timestamp(source["ts_ms"]).alias("source_ts"),

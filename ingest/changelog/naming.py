@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.origin import UNNAMED, TableNaming, origin
 
-_READING_VERSION = 2
+_READING_VERSION = 3
 """The version of this reading in `Naming.digest`. Raise it if the same records yield other events."""
 
 

@@ -4,10 +4,12 @@
 |---|---|
 | epoch | number of the log |
 | major, minor, ordinal | the place in the log, by the connector's module in `changelog.dialects` |
-| streamed | 0 for a snapshot read, which loses to a streamed change at an equal position; else 1 |
+| streamed | -1 for a message, 0 for a snapshot read, which loses to a streamed change at an equal position; else 1 |
 | offset, partition | of the record; they break ties, and are the order if the source gives none |
 
-`streamed` -1 is a position right before a snapshot: everything lower is older than the snapshot. A read of an
+`streamed` -1 is also a position right before a snapshot: everything lower is older than the snapshot. Postgres gives a
+message the end of its record in the log and a change the start, so that a message may have the LSN of the change that
+follows it in its transaction. A read of an
 incremental snapshot may come without a position: it is unplaced (`is_unplaced_read`). Before it is merged it gets the
 position of the preceding change of the same key in its partition, with `streamed` 2 (`changelog.unplaced_reads`).
 
@@ -83,7 +85,8 @@ def position(source: Column, op: Column, offset: Column, partition: Column) -> C
         F.coalesce(found.minor, in_topic.minor),
         F.coalesce(found.ordinal, in_topic.ordinal),
     )
-    streamed = F.when(op == "r", F.when(found.major.isNull(), unplaced).otherwise(0)).otherwise(1)
+    read = F.when(found.major.isNull(), unplaced).otherwise(0)
+    streamed = F.when(op == "r", read).when(op == "m", -1).otherwise(1)
     return _position(place, streamed, offset, partition)
 
 

@@ -1,15 +1,75 @@
-"""`ingest schema`: the JSON Schema of a pipeline file."""
+"""`ingest schema`: the JSON Schema of a pipeline file, or the changes of a table's definition."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC
+from typing import Annotated, Any
+
 import typer
+from rich.table import Table
 
-from ingest.config import json_schema_text
+from ingest.cli.printing import plain_console
+from ingest.config import json_schema_text, load
+from ingest.errors import ConfigError
+from ingest.failures.conversion import converting_errors
+from ingest.lakehouse.schema_history import SchemaHistory
+from ingest.names import nearest
+from ingest.pipeline.definition_changes import DefinitionChange, definition_changes
+from ingest.spark.session import running
 
 
-def schema() -> None:
-    """Print the JSON Schema of a pipeline file, for editors: they complete and check its keys.
+def schema(
+    table: Annotated[
+        str | None, typer.Argument(help="A table, by its name in the source; without it, the pipeline file's schema.")
+    ] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", "-p", help="The table's pipeline.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")] = False,
+) -> None:
+    """Print the JSON Schema of a pipeline file, for editors; or the changes of a table's definition.
 
     Example: ingest schema > conf/pipeline.schema.json
+
+    The changes are those that the source's triggers have sent (`ingest connector ddl-trigger`): ingest schema
+    public.orders --pipeline shop
     """
-    typer.echo(json_schema_text(), nl=False)
+    del debug
+    if table is None:
+        typer.echo(json_schema_text(), nl=False)
+        return
+    if pipeline is None:
+        raise ConfigError(f"the pipeline of table {table} is not given", "name it with --pipeline")
+    changes = _changes(table, pipeline)
+    if as_json:
+        typer.echo(json.dumps({"table": table, "changes": [_plain(c) for c in changes]}, ensure_ascii=False))
+    else:
+        _show(table, changes)
+
+
+def _changes(table: str, pipeline: str) -> list[DefinitionChange]:
+    """Returns the changes of a table. Raises ConfigError for a table of which no message was captured."""
+    loaded = load(pipeline)
+    with running(f"ingest schema {loaded.name}", loaded.session) as spark, converting_errors(loaded):
+        history = SchemaHistory(spark, loaded.layout.schemas, loaded.name)
+        messages = history.told(table)
+        if not messages:
+            otherwise = "install the triggers: ingest connector ddl-trigger postgres"
+            remedy = nearest(table, history.tables(), otherwise)
+            raise ConfigError(f"pipeline {loaded.name} has captured no message about table {table}", remedy)
+        return definition_changes(messages)
+
+
+def _plain(change: DefinitionChange) -> dict[str, Any]:
+    at = None if change.at is None else change.at.astimezone(UTC).isoformat()
+    return asdict(change) | {"at": at, "position": list(change.position)}
+
+
+def _show(table: str, changes: Sequence[DefinitionChange]) -> None:
+    shown = Table("changed at", "position", "change", "what to do", title=table)
+    for change in changes:
+        at = "" if change.at is None else change.at.astimezone(UTC).isoformat()
+        shown.add_row(at, ":".join(map(str, change.position[:4])), change.text, change.remedy or "")
+    plain_console().print(shown)

@@ -37,6 +37,7 @@ from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.bronze.summary import BronzeSummary
 from ingest.lakehouse.history_facts import HistoryFacts
 from ingest.lakehouse.quarantine import Quarantine
+from ingest.lakehouse.schema_history import SchemaHistory
 from ingest.loop.catch_up import CatchUp
 from ingest.loop.position_regression import PositionRegression
 from ingest.loop.set_aside import SetAsideTables
@@ -90,6 +91,7 @@ class Merge:
         self._quarantine = Quarantine(spark, lakehouse.quarantine, pipeline, rules.tuning)
         self._accounts = Accounts(spark, lakehouse.accounts, writer, rules.tuning)
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer)
+        self._schema_history = SchemaHistory(spark, lakehouse.schemas, pipeline)
         self._suppression = Suppression(
             spark, pipeline, rules, self.tables.table_schemas, self.tables.table_state, self._quarantine
         )
@@ -193,6 +195,8 @@ class Merge:
         """Returns the accounts of merged tables, and those of tables that are set aside."""
         self._set_aside_tables.refresh()
         read = self._slices.read(self.merged, through_batch, groups)
+        if any(group.kind == "m" and group.table is not None for group in groups):
+            self._schema_history.add(read.events)
         accounts = self._account_without_table(read.events, groups, read.tombstones)
         waiting = [self._set_aside_tables.leave(b) for b in read.batches if b.table in self._set_aside_tables]
         others = [b for b in read.batches if b.table not in self._set_aside_tables]

@@ -77,7 +77,8 @@ def rules_of(pipeline: Pipeline) -> Rules:
 def source_of(pipeline: Pipeline) -> KafkaSource:
     """Returns the pipeline's Kafka source."""
     source = pipeline.source
-    return KafkaSource(source.kafka, source.topics, source.topic_pattern, source.start_offsets)
+    prefix = source.debezium.topic_prefix
+    return KafkaSource(source.kafka, source.topics, source.topic_pattern, source.start_offsets, topic_prefix=prefix)
 
 
 def archive_of(pipeline: Pipeline) -> ObjectStore:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Literal
@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import RECORD
-from ingest.errors import SourceRefused
 from ingest.jvm.projection import Projection
 from ingest.sources.contract import OffsetRange, Offsets
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.sources.kafka_properties import spark_options
+from ingest.sources.offset_ranges import messages_first
 
 _RECORDS_A_TASK = 10_000
 """The least size of a task: smaller ranges of a topic partition are not split."""
@@ -26,11 +26,19 @@ _POLLS = {"max.poll.records": "10000"}
 """Spark requests both end offsets of a partition at each poll, which takes a tenth of the read time with the default of
 500 records. More records per poll need no more memory, since the client has fetched them already."""
 
+_MESSAGES = "message"
+"""The last part of the name of Debezium's topic of messages, below the connector's `topic.prefix`."""
+_PARTS_OF_A_TABLE = 3
+"""Parts of a topic's name: prefix, schema and table."""
+
 Start = Literal["earliest", "latest"] | Mapping[str, Mapping[int, int]]
 
 
 class KafkaSource:
-    """Topics by list or by pattern; a topic that appears later is read from its beginning."""
+    """Topics by list or by pattern; a topic that appears later is read from its beginning.
+
+    With them comes the connector's topic of messages, if there is one. Its end is fetched last and its records are read
+    first, so that a range which holds an event holds the messages of the source's triggers from before it."""
 
     def __init__(
         self,
@@ -39,26 +47,29 @@ class KafkaSource:
         pattern: str | None,
         start: Start = "earliest",
         until: Offsets | None = None,
+        topic_prefix: str | None = None,
     ) -> None:
-        """`until`: fixed end offsets; by default those of the topics."""
+        """`until`: fixed end offsets; by default those of the topics. `topic_prefix`: the connector's; by default that
+        of topics `PREFIX.SCHEMA.TABLE`."""
         self._properties = dict(properties)
         self._admin = KafkaAdmin(properties)
         self._topics = topics
         self._pattern = pattern
         self._start = start
         self._last = self._until = until
+        self._topic_prefix = topic_prefix
         self._ids: dict[str, str] = {}
         self._group = _new_group()
         self.ends: Offsets = {}
         """The end offsets of the last call of `pending`."""
 
     def pin_end(self) -> None:
-        self._until = self._last or self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
+        self._until = self._last or self._end_offsets()
 
     def pending(self, captured: Offsets, limit: int) -> OffsetRange | None:
         ends = self._until
         if ends is None:
-            ends = self._admin.end_offsets(self._admin.topics(self._topics, self._pattern))
+            ends = self._end_offsets()
         self.ends = ends
         topics = sorted(ends)
         starts: Offsets = {}
@@ -68,8 +79,23 @@ class KafkaSource:
             for partition in partitions:
                 known = captured.get(topic, {}).get(partition)
                 starts.setdefault(topic, {})[partition] = first[topic][partition] if known is None else known
-        span = _limited(starts, ends, limit)
+        span = messages_first(starts, ends, self._message_topics(ends), limit)
         return None if span is None else replace(span, topic_ids=self._seen(self._admin.topic_ids(span.end)))
+
+    def _end_offsets(self) -> Offsets:
+        topics = self._admin.topics(self._topics, self._pattern)
+        messages = self._admin.present(self._message_topics(topics))
+        ends = self._admin.end_offsets([topic for topic in topics if topic not in messages])
+        return ends | self._admin.end_offsets(messages) if messages else ends
+
+    def _message_topics(self, topics: Iterable[str]) -> set[str]:
+        """Returns the names of the topics to which a connector of these topics writes messages."""
+        if self._topic_prefix is not None:
+            return {f"{self._topic_prefix}.{_MESSAGES}"}
+        parts = (topic.split(".") for topic in topics)
+        return {
+            f"{names[0]}.{_MESSAGES}" for names in parts if len(names) == _PARTS_OF_A_TABLE or names[1:] == [_MESSAGES]
+        }
 
     def _seen(self, ids: Mapping[str, str]) -> Mapping[str, str]:
         if any(self._ids.get(topic, id_) != id_ for topic, id_ in ids.items()):
@@ -85,8 +111,10 @@ class KafkaSource:
         begin = self._admin.beginning_offsets(topics)
         if self._start == "earliest" or later:
             return begin
+        # A definition may be older than the first event that is read.
+        messages = {topic: begin[topic] for topic in self._message_topics(topics) if topic in begin}
         if self._start == "latest":
-            return self._admin.end_offsets(topics)
+            return self._admin.end_offsets(topics) | messages
         chosen = self._start
         return {
             topic: {p: int(chosen.get(topic, {}).get(p, offset)) for p, offset in partitions.items()}
@@ -126,33 +154,3 @@ def _new_group() -> dict[str, str]:
 def _tasks(span: OffsetRange, at_once: int) -> int:
     """Returns the number of tasks: a long range is split over all cores, even if its topics have few partitions."""
     return max(1, min(at_once, span.size // _RECORDS_A_TASK))
-
-
-def _limited(starts: Offsets, ends: Offsets, limit: int) -> OffsetRange | None:
-    """Returns a range of about `limit` records at most, in proportion to each partition's lag; None if there is no lag.
-
-    Raises SourceRefused where a partition ends before its start offset: the topic was recreated."""
-    behind = {
-        (topic, partition): end - starts[topic][partition]
-        for topic, partitions in ends.items()
-        for partition, end in partitions.items()
-    }
-    for (topic, partition), count in behind.items():
-        if count < 0:
-            raise SourceRefused(
-                f"partition {partition} of topic {topic} ends at {ends[topic][partition]}, before the offset "
-                f"{starts[topic][partition]} that bronze has reached: the topic was recreated",
-                "capture it under a new pipeline name, or restore the topic",
-            )
-    total = sum(behind.values())
-    if total == 0:
-        return None
-    start: Offsets = {}
-    end: Offsets = {}
-    for (topic, partition), count in behind.items():
-        if count:
-            share = count if total <= limit else max(1, count * limit // total)
-            start.setdefault(topic, {})[partition] = starts[topic][partition]
-            end.setdefault(topic, {})[partition] = starts[topic][partition] + share
-    span = OffsetRange(start, end)
-    return replace(span, behind=total - span.size)

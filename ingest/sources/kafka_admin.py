@@ -108,6 +108,10 @@ class KafkaAdmin:
             )
         return found
 
+    def present(self, topics: Iterable[str]) -> tuple[str, ...]:
+        """Returns those of the topics that the newest metadata show, sorted."""
+        return tuple(sorted(topic for topic in topics if topic in self._partitions))
+
     def partitions(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Returns topic → its partitions, at most a few seconds old. Raises SourceRefused for an absent topic."""
         wanted = tuple(topics)

@@ -22,7 +22,7 @@ def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
 
 def tables_without_rows(layout: Lakehouse) -> list[str]:
     """Returns the tables that hold nothing of a source's rows, so that they are no places of an erasure."""
-    return [layout.accounts, layout.tables, layout.backfills, layout.ledger, layout.history_facts]
+    return [layout.accounts, layout.tables, layout.schemas, layout.backfills, layout.ledger, layout.history_facts]
 
 
 def vacuum(spark: SparkSession, folders: Sequence[str], hours: int) -> int:

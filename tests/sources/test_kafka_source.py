@@ -128,3 +128,30 @@ def test_records_that_time_out_are_retried(spark: SparkSession, servers: str) ->
     error = failure(lambda: late.load().collect(), servers)
     assert isinstance(error, Unreachable | SourceRefused), error
     assert servers in error.problem
+
+
+@pytest.mark.parametrize(
+    ("topics", "pattern", "prefix"),
+    [(["P.public.t"], None, None), (None, r"P\.public\..*", None), (None, r"P\..*", None), (["P.public.t"], None, "P")],
+)
+def test_topic_of_messages_comes_with_the_tables(
+    servers: str, topics: list[str] | None, pattern: str | None, prefix: str | None
+) -> None:
+    name = f"m{uuid4().hex[:8]}"
+    for topic in (f"{name}.public.t", f"{name}.message", f"{name}.public.message.x"):
+        _make(servers, topic, "v")
+    named = [topic.replace("P", name) for topic in topics] if topics else None
+    matching = pattern.replace("P", name) if pattern else None
+    source = KafkaSource({"bootstrap.servers": servers}, named, matching, "latest", topic_prefix=prefix and name)
+    first = source.pending({}, 10)
+    assert first is not None, "messages are read from their beginning"
+    assert (first.start, first.end) == ({f"{name}.message": {0: 0}}, {f"{name}.message": {0: 10}})
+    assert source.ends[f"{name}.message"] == {0: _RECORDS}
+
+
+def test_table_without_messages_is_read_alone(servers: str) -> None:
+    name = f"m{uuid4().hex[:8]}"
+    _make(servers, f"{name}.public.t", "v")
+    span = KafkaSource({"bootstrap.servers": servers}, [f"{name}.public.t"], None).pending({}, 1000)
+    assert span is not None
+    assert [*span.end] == [f"{name}.public.t"]

@@ -1,0 +1,96 @@
+"""The messages of the source's triggers about definitions of tables, as they were captured (`system/schemas`).
+
+A row per message: its table, its position, the content, and the source's time of the command. They hold names, types
+and defaults of columns, and nothing of a row. A slice that is merged again adds its messages again: equal ones count
+once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.changelog.ddl_message import ddl_content
+from ingest.changelog.position import POSITION
+from ingest.delta import delta_table
+from ingest.errors import ChangelogUnusable
+from ingest.evolution.ddl_version import ddl_version
+from ingest.evolution.definition import Place, Version
+
+_SCHEMA = T.StructType(
+    [
+        T.StructField("pipeline", T.StringType()),
+        T.StructField("table", T.StringType()),
+        T.StructField("position", T.ArrayType(T.LongType())),
+        T.StructField("source_ts", T.TimestampType()),
+        T.StructField("content", T.StringType()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class ToldVersion:
+    """A message about a table's definition. `at`: the source's time. `version`: None if the message tells none; then
+    `fault` says why, and what to do."""
+
+    since: Place
+    at: datetime | None
+    version: Version | None = None
+    fault: ChangelogUnusable | None = None
+
+
+class SchemaHistory:
+    """The messages about definitions that one pipeline has captured."""
+
+    def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
+        self._spark = spark
+        self._table = delta_table.Table(spark, path)
+        self._pipeline = pipeline
+
+    def add(self, events: DataFrame) -> None:
+        """Appends the messages about definitions among the events, which are rows of bronze."""
+        messages = events.where(F.col("op") == "m").withColumn("content", ddl_content(F.col("value")))
+        position = F.array(*(F.col(f"position.{name}").cast("bigint") for name in POSITION.names))
+        rows = messages.where(F.col("content").isNotNull()).select(
+            F.lit(self._pipeline).alias("pipeline"),
+            F.col("source_table").alias("table"),
+            position.alias("position"),
+            "source_ts",
+            "content",
+        )
+        self._table.commit(rows, properties=delta_table.NO_STATISTICS, is_small=True)
+
+    def tables(self) -> list[str]:
+        """Returns the tables of which there are messages, by name. Those that name no table are under `ingest_ddl`."""
+        return [row["table"] for row in self._rows().select("table").distinct().orderBy("table").collect()]
+
+    def told(self, table: str) -> list[ToldVersion]:
+        """Returns the messages about a table, by position."""
+        rows = self._rows().where(F.col("table") == table)
+        # A row per command that changed the table.
+        found = rows.select("position", "source_ts", "content").distinct().orderBy("position", "content").collect()
+        return [_told(row["content"], tuple(row["position"]), row["source_ts"]) for row in found]
+
+    def versions(self, table: str) -> frozenset[Version]:
+        """Returns the versions of a table that messages tell. Raises ChangelogUnusable if the newest message tells
+        none."""
+        messages = self.told(table)
+        if messages and messages[-1].fault is not None:
+            raise messages[-1].fault
+        return frozenset(message.version for message in messages if message.version is not None)
+
+    def _rows(self) -> DataFrame:
+        rows = self._table.rows() if self._table.exists() else self._spark.createDataFrame([], _SCHEMA)
+        return rows.where(F.col("pipeline") == self._pipeline)
+
+
+def _told(content: str, since: Place, at: datetime | None) -> ToldVersion:
+    moment = None if at is None else at.astimezone(UTC)
+    try:
+        return ToldVersion(since, moment, ddl_version(content, since)[1])
+    except ChangelogUnusable as fault:
+        return ToldVersion(since, moment, fault=fault)

@@ -1,0 +1,107 @@
+"""What the source's messages tell of the changes of a table's definition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ingest.evolution.changes import (
+    AddColumn,
+    AlterDefault,
+    AlterKey,
+    AlterNullability,
+    AlterType,
+    CreateTable,
+    DropColumn,
+    DropTable,
+    RenameColumn,
+    SchemaChange,
+)
+from ingest.evolution.definition import ColumnDefinition, Fill, FillKind, Place
+from ingest.evolution.lives import lives
+from ingest.lakehouse.schema_history import ToldVersion
+
+_UNKNOWN = "take a new snapshot of the table"
+
+
+@dataclass(frozen=True)
+class DefinitionChange:
+    """A change of a table's definition.
+
+    Attributes:
+        at: when the source made it; None if it isn't known.
+        kind: `add.column` and the like; `first` for the first known definition, `fault` for a message that tells none.
+        text: what changed.
+        origin: how it is known.
+        remedy: what to do if values of older rows, or the definition, are known to the source only.
+    """
+
+    position: Place
+    at: datetime | None
+    kind: str
+    text: str
+    origin: str
+    remedy: str | None = None
+
+
+def definition_changes(messages: Sequence[ToldVersion]) -> list[DefinitionChange]:
+    """Returns the changes that messages about one table tell, by position."""
+    times = {message.since: message.at for message in messages}
+    versions = sorted((m.version for m in messages if m.version is not None), key=lambda version: version.since)
+    found = [
+        DefinitionChange(message.since, message.at, "fault", message.fault.problem, "", message.fault.remedy)
+        for message in messages
+        if message.fault is not None
+    ]
+    for first in versions[:1]:
+        text = f"columns {_columns(first.definition.columns)}; key {_names(first.definition.key or ())}"
+        found.append(DefinitionChange(first.since, times.get(first.since), "first", text, first.origin.value))
+    for placed in lives(versions).changes:
+        is_unknown = isinstance(placed.change, AddColumn | AlterType) and placed.change.is_unknown
+        at, kind, text = times.get(placed.at), placed.change.kind, change_text(placed.change)
+        remedy = _UNKNOWN if is_unknown else None
+        found.append(DefinitionChange(placed.at, at, kind, text, placed.origin.value, remedy))
+    return sorted(found, key=lambda change: change.position)
+
+
+def change_text(change: SchemaChange) -> str:
+    """Returns what a change did, in words."""
+    match change:
+        case AddColumn(column, fill):
+            return f"column {column} added; rows from before read {_fill(fill)}"
+        case DropColumn(column):
+            return f"column {column} dropped"
+        case RenameColumn(column, name):
+            return f"column {column} renamed to {name}"
+        case AlterType(column, before, after, is_unknown):
+            computed = ", computed by an expression: values from before are known to the source only"
+            return f"column {column} was {_type(before)}, is {_type(after)}{computed if is_unknown else ''}"
+        case AlterNullability(column, optional):
+            return f"column {column} is {'nullable' if optional else 'NOT NULL'}"
+        case AlterDefault(column, default):
+            return f"column {column} has {'no default' if default is None else f'the default {default}'} for new rows"
+        case AlterKey(before, after):
+            return f"key was {_names(before)}, is {_names(after)}"
+        case CreateTable():
+            return "table created"
+        case DropTable():
+            return "table dropped"
+
+
+def _fill(fill: Fill) -> str:
+    if fill.kind is FillKind.CONSTANT and fill.column is not None:
+        return str(fill.column.default)
+    return "null" if fill.kind is FillKind.NULL else "what only the source knows"
+
+
+def _type(column: ColumnDefinition) -> str:
+    return column.source_type or str(column.type)
+
+
+def _columns(columns: Sequence[ColumnDefinition]) -> str:
+    return ", ".join(f"{column.name} {_type(column)}" for column in columns)
+
+
+def _names(names: Sequence[str]) -> str:
+    return f"({', '.join(names)})" if names else "none"
