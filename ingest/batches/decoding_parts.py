@@ -75,8 +75,8 @@ def _newest_reader(reader: ImageReader, lives: Lives) -> ImageReader:
 
 def _reader_at(at: Place, reader: ImageReader, lives: Lives, table_schema: TableSchema) -> ImageReader:
     """Returns the reader of events at one position, and at all others up to the next place of the lives: without
-    columns that the table doesn't show. Columns of the key are always read. In a keyless table, whose rows are told
-    apart by all columns, one that is dropped is null in events from before too."""
+    columns that the table doesn't show, and with the newest names. Columns of the key are always read. In a keyless
+    table, whose rows are told apart by all columns, one that is dropped is null in events from before too."""
     names = dict(reader.names)
     arrived = [replace(column, name=names.get(column.name, column.name)) for column in reader.wire]
     read = reading(lives, arrived, PlaceRange(at, at))
@@ -87,10 +87,15 @@ def _reader_at(at: Place, reader: ImageReader, lives: Lives, table_schema: Table
         for column, fill in read.lacking.items()
         if column not in gone and means(lives, lives.shown[column], at) is not Means.VALUE
     )
-    shown = {*read.names} - gone
-    wire = tuple(
-        column
+    shown = {name: column for name, column in read.names.items() if column not in gone}
+    read_columns = [
+        (column, shown.get(renamed.name, renamed.name))
         for column, renamed in zip(reader.wire, arrived, strict=True)
         if renamed.name not in known or renamed.name in shown or renamed.name in table_schema.key
+    ]
+    return replace(
+        reader,
+        wire=tuple(column for column, _ in read_columns),
+        names=tuple((column.name, name) for column, name in read_columns if column.name != name),
+        lacking=(*lacking, *((column, None) for column in sorted(gone))),
     )
-    return replace(reader, wire=wire, lacking=(*lacking, *((column, None) for column in sorted(gone))))

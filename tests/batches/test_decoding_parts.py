@@ -11,7 +11,7 @@ from ingest.evolution.definition import Place, Version
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn
 from ingest.merge.table_schema import TableSchema
-from tests.evolution.versions import INT, at, column, columns_of, seen
+from tests.evolution.versions import INT, at, column, columns_of, seen, told
 
 FILLED = column("t", default="11")
 TABLE = TableSchema("s.t", ("id",), tuple(TableColumn(name, INT) for name in ("id", "n", "t")))
@@ -57,6 +57,13 @@ def test_values_of_a_dropped_column_are_not_read_as_those_of_the_new_one() -> No
     old, new = parts(versions, at(10), at(30), "id", "n")
     assert (read(old), lacking(old), old.end) == (["id"], {"n": None}, at(30))
     assert (read(new), lacking(new), new.begin) == (["id", "n"], {}, at(30))
+
+
+def test_renamed_column_is_read_by_the_name_of_its_position() -> None:
+    versions = [told(10, column("id", 1), column("n", 2)), told(20, column("id", 1), column("m", 2))]
+    table = TableSchema("s.t", ("id",), tuple(TableColumn(name, INT) for name in ("id", "m")))
+    (part,) = parts(versions, at(12), at(15), "id", "n", table=table)
+    assert (read(part), part.reader.names, lacking(part)) == (["id", "n"], (("n", "m"),), {})
 
 
 def test_reads_without_a_position_are_as_new_as_the_table() -> None:
