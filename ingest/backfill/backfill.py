@@ -196,7 +196,7 @@ def _source(spark: SparkSession, pipeline: Pipeline, request: BackfillRequest) -
         return ArchiveSource(layout_of(spark, pipeline, windowed=begin is not None or end is not None), begin, end)
     settings = pipeline.source
     admin = KafkaAdmin(settings.kafka)
-    topics = admin.topics(settings.topics, settings.topic_pattern)
+    topics = admin.topics(settings.topics, settings.changelog_pattern)
     start = admin.beginning_offsets(topics) if begin is None else admin.offsets_at(topics, begin)
     until = admin.end_offsets(topics) if end is None else admin.offsets_at(topics, end)
-    return KafkaSource(settings.kafka, settings.topics, settings.topic_pattern, start, until)
+    return KafkaSource(settings.kafka, settings.topics, settings.changelog_pattern, start, until)

@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ingest.config.connect import ConnectSettings
+from ingest.config.control_topics import ControlTopics, common_prefix
 from ingest.config.properties import PropertiesField
 from ingest.config.section import Section, Table, Text
 
@@ -84,6 +85,17 @@ class Debezium(Section):
         alias="topic.transaction",
         description="Last part of the transaction topic's name.",
     )
+    signal_topic: Text | None = Field(
+        default=None,
+        alias="signal.kafka.topic",
+        description="The topic of the connector's signals, to which `ingest resync` writes. Default: PREFIX-signal.",
+    )
+    notification_topic: Text | None = Field(
+        default=None,
+        alias="notification.sink.topic.name",
+        description="The topic of the connector's notifications, in which `ingest resync` reads the progress of a "
+        "snapshot. Default: PREFIX-notifications.",
+    )
 
 
 class SourceSettings(Section):
@@ -136,6 +148,11 @@ class SourceSettings(Section):
         "ended. partial: it may leave rows out (snapshot.select.statement.overrides, conditions of an "
         "ad-hoc snapshot).",
     )
+    resync_topic: Text | None = Field(
+        default=None,
+        description="The topic to which `ingest resync` writes that a table was read as a whole; the pipeline reads it "
+        "besides its own topics. Default: PREFIX-resync.",
+    )
     case_insensitive: bool = Field(default=False, description="Columns that differ only in case are the same column.")
     times_out_of_range: Literal["clamp", "set_null", "quarantine", "keep"] = Field(
         default="clamp",
@@ -166,6 +183,32 @@ class SourceSettings(Section):
         description="What to do if a topic was deleted and created again. stop: fail with an error, before any of it "
         "is captured. ignore: the new topic continues at the old one's offsets.",
     )
+
+    @property
+    def topic_prefix(self) -> str | None:
+        """Returns the connector's `topic.prefix`: as the file names it, or the first part of all its topics; None if
+        neither tells."""
+        return self.debezium.topic_prefix or common_prefix(self.topics or (), self.topic_pattern)
+
+    @property
+    def control_topics(self) -> ControlTopics | None:
+        """Returns the topics of signals, notifications and resyncs; None if the topic prefix isn't known."""
+        prefix, debezium = self.topic_prefix, self.debezium
+        if prefix is None:
+            return None
+        signals = debezium.signal_topic or f"{prefix}-signal"
+        notifications = debezium.notification_topic or f"{prefix}-notifications"
+        return ControlTopics(prefix, signals, notifications, self.resync_topic or f"{prefix}-resync")
+
+    @property
+    def changelog_pattern(self) -> str | None:
+        """Returns `topic_pattern` without the control topics."""
+        control = self.control_topics
+        return (
+            self.topic_pattern
+            if self.topic_pattern is None or control is None
+            else control.excluded_from(self.topic_pattern)
+        )
 
     @model_validator(mode="after")
     def _require_topics_or_pattern(self) -> Self:

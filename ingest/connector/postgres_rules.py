@@ -8,6 +8,7 @@ from ingest.changelog.ddl_message import DDL_MESSAGE
 from ingest.connector.recipe import NUMERIC_TYPES
 from ingest.connector.risk import Configuration, ReaderSettings, Risk
 from ingest.connector.rules import Rule, unless
+from ingest.connector.signals import missing_properties
 
 
 def _publication(config: Configuration, _: ReaderSettings) -> Risk | None:
@@ -51,6 +52,18 @@ def _numbers(config: Configuration, _: ReaderSettings) -> Risk | None:
     return Risk(name, "string", text, f"{types[0]}={NUMERIC_TYPES} as well, before the tables are read", loses=False)
 
 
+def _resync(config: Configuration, reader: ReaderSettings) -> Risk | None:
+    if reader.brokers is None or reader.notification_topic is None:
+        return None
+    missing = missing_properties(config, reader.brokers, reader.notification_topic)
+    if not missing:
+        return None
+    first = next(iter(missing))
+    text = "`ingest resync` can't have a table read again, which heals a row that differs from the source"
+    remedy = ", ".join(f"{name}={value}" for name, value in missing.items())
+    return Risk(first, config.get(first, "not set"), text, remedy, loses=False)
+
+
 POSTGRES_RULES: tuple[Rule, ...] = (
     unless(
         "interval.handling.mode",
@@ -92,4 +105,5 @@ POSTGRES_RULES: tuple[Rule, ...] = (
     _publication,
     _ddl_messages,
     _numbers,
+    _resync,
 )

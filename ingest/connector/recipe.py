@@ -6,7 +6,7 @@ Source: Debezium's reference of its connector for PostgreSQL, 3.7, "Connector pr
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
@@ -35,6 +35,8 @@ class Placement:
         tables: `schema.table` each, literally.
         schemas: read all tables of these. Without `tables` and `schemas`, every table of the database is read.
         numbers_as_text: send numeric columns as text, so that NaN and Infinity don't stop the connector.
+        kafka: properties of a Kafka client for the brokers from which the connector reads signals; without any, it has
+            no signals from Kafka.
     """
 
     name: str
@@ -50,6 +52,14 @@ class Placement:
     heartbeat_prefix: str = ""
     transaction_suffix: str = ""
     numbers_as_text: bool = False
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    signal_topic: str = ""
+    notification_topic: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """The first part of the topics' names."""
+        return self.topic_prefix or self.name
 
     @property
     def slot(self) -> str:
@@ -63,6 +73,7 @@ def recipe(placement: Placement) -> list[Setting]:
         *_place(placement),
         *_contents(placement),
         *_LOSSLESS,
+        *_resync(placement),
         *_numbers(placement),
         *_converters(),
         *_names(placement),
@@ -83,7 +94,7 @@ def _place(placement: Placement) -> list[_Row]:
         ("database.user", placement.user, "a user with REPLICATION, who may read the tables"),
         ("database.password", placement.password, credentials),
         ("database.dbname", placement.database, "the database"),
-        ("topic.prefix", placement.topic_prefix or placement.name, "topics are PREFIX.SCHEMA.TABLE"),
+        ("topic.prefix", placement.prefix, "topics are PREFIX.SCHEMA.TABLE"),
         ("plugin.name", "pgoutput", "Postgres' own output plugin: nothing to install in the server"),
         ("slot.name", placement.slot, "the server keeps the log until this slot's reader has stored it"),
         ("publication.name", placement.slot, "the tables whose changes the slot sends"),
@@ -129,6 +140,38 @@ _LOSSLESS: tuple[_Row, ...] = (
     ),
     ("message.prefix.exclude.list", HEARTBEAT_MESSAGE, "heartbeats come to no topic of messages"),
 )
+
+
+def _resync(placement: Placement) -> list[_Row]:
+    """Returns the settings by which `ingest resync` reads a table again."""
+    told = placement.notification_topic or f"{placement.prefix}-notifications"
+    rows: list[_Row] = [
+        ("read.only", "true", "a read of a table needs no signal table and writes nothing to the database"),
+        ("notification.enabled.channels", "sink", "the connector tells how far such a read is"),
+        ("notification.sink.topic.name", told, "in this topic"),
+    ]
+    if not placement.kafka.get("bootstrap.servers"):
+        return rows
+    return [
+        *rows,
+        ("signal.enabled.channels", "kafka", "`ingest resync` asks for such a read by Kafka"),
+        ("signal.kafka.topic", placement.signal_topic or f"{placement.prefix}-signal", "in this topic"),
+        ("signal.kafka.bootstrap.servers", placement.kafka["bootstrap.servers"], "of these brokers"),
+        *_signal_consumer(placement.kafka),
+    ]
+
+
+def _signal_consumer(kafka: Mapping[str, str]) -> list[_Row]:
+    """Returns how the connector connects to secured brokers. Secrets are references that Kafka Connect resolves."""
+    rows = [
+        (f"signal.consumer.{name}", kafka[name], "as the pipeline's file says")
+        for name in ("security.protocol", "sasl.mechanism", "ssl.endpoint.identification.algorithm")
+        if name in kafka
+    ]
+    if "sasl.jaas.config" in kafka:
+        reason = "Kafka Connect puts it in, like the database's password"
+        rows.append(("signal.consumer.sasl.jaas.config", "${env:KAFKA_SASL_JAAS_CONFIG}", reason))
+    return rows
 
 
 def _numbers(placement: Placement) -> list[_Row]:

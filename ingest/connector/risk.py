@@ -30,6 +30,9 @@ class ReaderSettings:
     placeholder: str = "__debezium_unavailable_value"
     heartbeat_prefix: str = "__debezium-heartbeat"
     snapshots: Literal["whole", "partial"] = "whole"
+    brokers: str | None = None
+    notification_topic: str | None = None
+    """For `ingest resync`; None: not checked."""
 
 
 class Configuration(dict[str, str]):

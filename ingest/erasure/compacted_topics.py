@@ -33,7 +33,7 @@ class CompactedTopics:
         self._spark = spark
         self._properties = pipeline.source.kafka
         self._admin = KafkaAdmin(self._properties)
-        topics = self._admin.topics(pipeline.source.topics, pipeline.source.topic_pattern)
+        topics = self._admin.topics(pipeline.source.topics, pipeline.source.changelog_pattern)
         properties = self._admin.properties(topics)
         self.topics = [topic for topic in topics if "compact" in properties[topic].get("cleanup.policy", "")]
 

@@ -123,7 +123,7 @@ def current_cutoff(spark: SparkSession, pipeline: Pipeline, topics: bool) -> Cut
         all_log_ends += log_ends
     if topics:
         admin = KafkaAdmin(pipeline.source.kafka)
-        end_offsets = admin.end_offsets(admin.topics(pipeline.source.topics, pipeline.source.topic_pattern))
+        end_offsets = admin.end_offsets(admin.topics(pipeline.source.topics, pipeline.source.changelog_pattern))
         _raise_to(offsets, end_offsets)
     sequences = {table for table, _ in rules.naming.sequences}
     positions: dict[str, tuple[int, ...]] = {}

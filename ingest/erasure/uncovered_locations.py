@@ -52,7 +52,7 @@ def _topics(pipeline: Pipeline, now: datetime) -> list[UncoveredLocation]:
     admin = KafkaAdmin(pipeline.source.kafka, timeout=_TIMEOUT_SECONDS)
     request_topics = [pipeline.privacy.request_topic] if pipeline.privacy and pipeline.privacy.request_topic else []
     try:
-        topics = admin.topics(pipeline.source.topics, pipeline.source.topic_pattern)
+        topics = admin.topics(pipeline.source.topics, pipeline.source.changelog_pattern)
         properties_by_topic = admin.properties([*topics, *request_topics])
     except IngestError as failure:
         return [UncoveredLocation(f"topics on {servers}", f"their retention could not be read: {failure.problem}")]

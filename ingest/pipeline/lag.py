@@ -48,7 +48,7 @@ def _uncaptured(pipeline: Pipeline, captured: Offsets) -> int:
     """Returns the number of offsets that wait at the source; negative if a partition ends before what was captured."""
     source = pipeline.source
     admin = KafkaAdmin(source.kafka, _ANSWER_SECONDS)
-    topics = admin.topics(source.topics, source.topic_pattern)
+    topics = admin.topics(source.topics, source.changelog_pattern)
     begin, end = admin.beginning_offsets(topics), admin.end_offsets(topics)
     reached = {topic: {**partitions, **captured.get(topic, {})} for topic, partitions in begin.items()}
     behind = [count for partitions in lag(end, reached).values() for count in partitions.values()]

@@ -52,7 +52,7 @@ def earliest_offsets_of(spark: SparkSession, pipeline: Pipeline) -> dict[str, di
     source = pipeline.source
     admin = KafkaAdmin(source.kafka)
     earliest_offsets = {
-        t: dict(p) for t, p in admin.beginning_offsets(admin.topics(source.topics, source.topic_pattern)).items()
+        t: dict(p) for t, p in admin.beginning_offsets(admin.topics(source.topics, source.changelog_pattern)).items()
     }
     for one in layout_of(spark, pipeline).objects() if pipeline.archive is not None else ():
         partitions = earliest_offsets.setdefault(one.topic, {})

@@ -40,6 +40,10 @@ def recipe(
     port: Annotated[int | None, typer.Option(help="The database's port.")] = None,
     user: Annotated[str | None, typer.Option(help="The user that reads the log; needs REPLICATION.")] = None,
     dbname: Annotated[str | None, typer.Option(help="The database's name.")] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(help="Brokers for the signals of `ingest resync`, as the connector reaches them: host:port."),
+    ] = None,
     numbers_as_text: Annotated[
         bool, typer.Option("--numbers-as-text", help="Send numeric columns as text, for NaN and Infinity.")
     ] = False,
@@ -61,6 +65,8 @@ def recipe(
     overrides["numbers_as_text"] = numbers_as_text
     if table or schema:
         overrides |= {"tables": table or (), "schemas": schema or ()}
+    if kafka is not None:
+        overrides["kafka"] = {"bootstrap.servers": kafka}
     if pipeline is None and name is None:
         raise ConfigError("the connector has no name", "give --name, or the pipeline whose changelog it writes")
     placement = replace(_placement(load(pipeline)) if pipeline is not None else Placement(""), **overrides)
@@ -100,6 +106,9 @@ def _placement(pipeline: Pipeline) -> Placement:
         placeholder=debezium.unavailable_value_placeholder if "unavailable_value_placeholder" in spelled else "",
         heartbeat_prefix=debezium.heartbeat_prefix if "heartbeat_prefix" in spelled else "",
         transaction_suffix=debezium.topic_transaction if "topic_transaction" in spelled else "",
+        kafka=source.kafka,
+        signal_topic=debezium.signal_topic or "",
+        notification_topic=debezium.notification_topic or "",
     )
 
 
@@ -107,20 +116,15 @@ def _topics(pipeline: Pipeline) -> tuple[str, list[str], list[str]]:
     """Returns the topics' prefix and the tables and schemas that the file names. Raises ConfigError if it tells no
     prefix."""
     source = pipeline.source
-    named = [topic.split(".", 2) for topic in source.topics or () if topic.count(".") >= 2]
-    prefixes = {parts[0] for parts in named}
-    tables = [".".join(parts[1:]) for parts in named]
-    schemas: list[str] = []
-    if found := re.match(r"([\w-]+)(?:\\\.|\[\.\])(?:(\w+)(?:\\\.|\[\.\]))?", source.topic_pattern or ""):
-        prefixes.add(found[1])
-        schemas = [found[2]] if found[2] else []
-    prefix = source.debezium.topic_prefix or (prefixes.pop() if len(prefixes) == 1 else None)
+    tables = [topic.split(".", 1)[1] for topic in source.topics or () if topic.count(".") >= 2]
+    found = re.match(r"[\w-]+(?:\\\.|\[\.\])(\w+)(?:\\\.|\[\.\])", source.topic_pattern or "")
+    prefix = source.topic_prefix
     if prefix is None:
         raise ConfigError(
             f"the topics of pipeline {pipeline.name!r} don't tell the connector's topic.prefix",
             "set source: {debezium: {topic.prefix: …}} in its file, or give --name and --table",
         )
-    return prefix, tables, schemas
+    return prefix, tables, [found[1]] if found else []
 
 
 def _show(settings: list[Setting]) -> None:

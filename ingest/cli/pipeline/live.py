@@ -27,7 +27,7 @@ def live_state(pipeline: Pipeline) -> dict[str, Any]:
     outdated. Raises SourceRefused and Unreachable.
     """
     admin = KafkaAdmin(pipeline.source.kafka)
-    topics = admin.topics(pipeline.source.topics, pipeline.source.topic_pattern)
+    topics = admin.topics(pipeline.source.topics, pipeline.source.changelog_pattern)
     beginning = admin.beginning_offsets(topics)
     end = admin.end_offsets(topics)
     path = pipeline.layout.bronze(pipeline.name)
@@ -70,10 +70,12 @@ def _connector(
     connectors = Connectors(place.url, place.login, place.ca_file)
     config = connectors.configuration(place.connector)
     status = connectors.status(place.connector)
+    control = source.control_topics
     unread = [
         topic
         for topic in connectors.topics(place.connector)
         if topic not in topics
+        and topic != config.get("notification.sink.topic.name")
         and not topic.startswith(f"{debezium.heartbeat_prefix}.")
         and not topic.endswith(f".{debezium.topic_transaction}")
     ]
@@ -89,6 +91,8 @@ def _connector(
         debezium.unavailable_value_placeholder,
         debezium.heartbeat_prefix,
         source.snapshots,
+        source.kafka["bootstrap.servers"],
+        control.notifications if control is not None else None,
     )
     kind = config.get("connector.class", "")
     return state, [*risks(config, reader), *version_risks(kind, connectors.version_of(kind))]
