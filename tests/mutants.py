@@ -59,6 +59,7 @@ COMPACTION = ("tests/delta/test_compaction.py", "-k", "slice")
 NAMES = ("tests/changelog/test_reserved_names.py", "-k", "quarantined")
 QUARANTINE = ("tests/lakehouse/test_quarantine.py",)
 SUMMARY = ("tests/lakehouse/test_bronze_summary.py",)
+RESYNCS = ("tests/property/test_resyncs.py", "-k", "not any")
 SUBJECT_INDEX = ("tests/erasure/test_subject_index.py",)
 
 
@@ -75,6 +76,27 @@ class Mutant:
 
 
 MUTANTS = [
+    Mutant(
+        "a resync removes rows before its reads are merged",
+        "loop/table_merge.py",
+        "        changeset = None\n        if readable",
+        "        self._emptied.remove_gone(batch, stored, truncation)\n        changeset = None\n        if readable",
+        RESYNCS,
+    ),
+    Mutant(
+        "an event from before a resync brings its row back",
+        "reconcile/changeset.py",
+        "states.where(F.col(CODE).isNotNull() | F.col(DELETED) | is_above)",
+        "states",
+        RESYNCS,
+    ),
+    Mutant(
+        "values from before a resync are forgotten",
+        "loop/writing.py",
+        "return replace(truncation, resynced=max(floor, known.resync or floor),",
+        "return replace(truncation, position=max(floor, truncation.position or floor), resynced=floor,",
+        RESYNCS,
+    ),
     Mutant(
         "a slice waits for the compaction of all tables",
         "loop/merge.py",

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from ingest.backfill.recomputing import recompute_tables
 from ingest.changelog.change import DELETED, POSITION_COLUMN, SOURCE_TS, quoted
-from ingest.changelog.envelope import key_json
+from ingest.changelog.envelope import RESYNCED, key_json
 from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
@@ -103,7 +103,7 @@ def _events_of_key(table: str, key: Mapping[str, str]) -> Column:
         F.sha2(record_key[name], 256) == hashlib.sha256(value.encode()).hexdigest() for name, value in key.items()
     )
     has_key = reduce(lambda one, other: one & other, key_parts)
-    return F.coalesce((F.col("source_table") == table) & ((F.col("op") == "t") | has_key), F.lit(False))
+    return F.coalesce((F.col("source_table") == table) & (F.col("op").isin("t", RESYNCED) | has_key), F.lit(False))
 
 
 def _stored_events(

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ingest.batches.key_names import Keys, key_names, keys_of, union_of_keys
-from ingest.changelog.envelope import CHANGES, TOMBSTONE
+from ingest.changelog.envelope import CHANGES, RESYNCED, TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_unplaced_read_at
 from ingest.evolution.inference import are_parsed, column_kinds, parsed_images, union_of_kinds
@@ -26,6 +26,10 @@ Progress = tuple[str, int, int]
 DecodingKey = tuple[str | None, int | None, bool]
 """The table, the schema's id and whether images are wrapped in a payload: events that agree in these are read alike."""
 CHANGE = "change"
+TABLE_KINDS = (CHANGE, "t", RESYNCED)
+"""The kinds of groups that concern the rows of a table."""
+TABLE_OPS = (*CHANGES, "t", RESYNCED)
+"""The ops of their events."""
 
 
 @dataclass(frozen=True)

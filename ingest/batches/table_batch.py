@@ -12,8 +12,11 @@ from pyspark.sql import functions as F
 from ingest.batches.deliveries import EarlierReaders
 from ingest.batches.group_stats import Group
 from ingest.changelog.change import POSITION_COLUMN, SOURCE_TS
-from ingest.changelog.envelope import CHANGES
+from ingest.changelog.envelope import CHANGES, RESYNCED
 from ingest.changelog.position import position_literal, right_before_snapshot
+from ingest.changelog.resync_record import resync_floor
+
+RESYNCED_AT = "_ingest_resynced_at"
 
 
 @dataclass(frozen=True)
@@ -50,25 +53,42 @@ class TableBatch:
 
     def emptied(self, by_snapshots: bool) -> DataFrame | None:
         """Returns `_position` and `_source_ts` of truncates and, with `by_snapshots`, of snapshots that have ended;
-        each removes all older rows. None where there are none."""
+        each removes all older rows. Of resyncs their floor, and in `RESYNCED_AT` their own position as JSON: they
+        remove the rows without a change between the two. None where there are none."""
         spark = self.events.sparkSession
         found = []
         if any(group.kind == "t" for group in self.groups):
             truncates = self.events.where((F.col("source_table") == self.table) & (F.col("op") == "t"))
-            found.append(
-                truncates.select(F.col("position").alias(POSITION_COLUMN), F.col("source_ts").alias(SOURCE_TS))
-            )
+            at = F.col("position").alias(POSITION_COLUMN)
+            found.append(truncates.select(at, F.col("source_ts").alias(SOURCE_TS), _not_resynced()))
+        if self.is_resynced:
+            place, read = resync_floor().alias(POSITION_COLUMN), F.col("source_ts").alias(SOURCE_TS)
+            found.append(self._resyncs.select(place, read, F.to_json("position").alias(RESYNCED_AT)))
         for group in self.groups if by_snapshots else ():
             if group.snapshot is not None:
                 at = position_literal(right_before_snapshot(group.snapshot)).alias(POSITION_COLUMN)
                 read = F.timestamp_millis(F.lit(group.newest)).alias(SOURCE_TS)
-                found.append(spark.range(1).select(at, read))
+                found.append(spark.range(1).select(at, read, _not_resynced()))
         return reduce(DataFrame.unionByName, found) if found else None
+
+    @property
+    def is_resynced(self) -> bool:
+        """Returns whether some event tells that the table was read again as a whole."""
+        return any(group.kind == RESYNCED for group in self.groups)
+
+    def resync_floor(self) -> tuple[int, ...]:
+        """Returns the highest floor of the batch's resyncs. There must be one."""
+        (found,) = self._resyncs.agg(F.max(resync_floor()).alias("floor")).collect()
+        return tuple(found["floor"])
+
+    @property
+    def _resyncs(self) -> DataFrame:
+        return self.events.where((F.col("source_table") == self.table) & (F.col("op") == RESYNCED))
 
     @property
     def is_empty(self) -> bool:
         """Returns whether no event is left that concerns a row."""
-        whole = any(g.kind == "t" or g.snapshot is not None for g in self.groups)
+        whole = any(g.kind in ("t", RESYNCED) or g.snapshot is not None for g in self.groups)
         return not whole and not self.count
 
     @property
@@ -80,3 +100,7 @@ class TableBatch:
     def key_changes(self) -> bool:
         """Returns whether some delete names the key to which its row moves."""
         return any(group.key_changes for group in self.groups)
+
+
+def _not_resynced() -> Column:
+    return F.lit(None).cast("string").alias(RESYNCED_AT)

@@ -11,14 +11,13 @@ from functools import partial, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.batches.group_stats import CHANGE, groups_by_slice
+from ingest.batches.group_stats import TABLE_KINDS, TABLE_OPS, groups_by_slice
 from ingest.batches.table_batch import TableBatch
-from ingest.changelog.envelope import BATCH, CHANGES
+from ingest.changelog.envelope import BATCH
 from ingest.changelog.origin import ORIGIN, UNNAMED, former_origin, origin_in_words, origins_differ
 
 _log = logging.getLogger(__name__)
 OTHER_DATABASE = "other-database"
-_OWN_KINDS = (CHANGE, "t")
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,14 @@ def _first(batch: TableBatch, events: DataFrame, topics: Sequence[str] = ()) -> 
 
 
 def _is_of_table(batch: TableBatch) -> Column:
-    return (F.col("source_table") == batch.table) & F.col("op").isin(*CHANGES, "t")
+    return (F.col("source_table") == batch.table) & F.col("op").isin(*TABLE_OPS)
 
 
 def _split(batch: TableBatch, owner: str, foreign: Sequence[str]) -> OwnedBatch:
     is_foreign = _is_of_table(batch) & F.coalesce(F.col(ORIGIN).isin(*foreign), F.lit(False))
     own_events = batch.events.where(~F.coalesce(is_foreign, F.lit(False)))
     own_groups = [
-        g for g in groups_by_slice(own_events.where(_is_of_table(batch)), F.lit(0)).get(0, []) if g.kind in _OWN_KINDS
+        g for g in groups_by_slice(own_events.where(_is_of_table(batch)), F.lit(0)).get(0, []) if g.kind in TABLE_KINDS
     ]
     foreign_events = [batch.events.where(is_foreign)]
     tombstones, foreign_tombstones = batch.tombstones, 0

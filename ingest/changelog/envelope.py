@@ -70,6 +70,9 @@ TOMBSTONE = "tombstone"
 CONTROL = "control"
 """The op of heartbeats, transaction boundaries and empty records, which concern no row."""
 
+RESYNCED = "resynced"
+"""The op of a record by `changelog.resync_record`: a table was read again as a whole."""
+
 _LAST_OF_SNAPSHOT = ("last", "last_in_data_collection")
 """Values of `source.snapshot` in the last record of a table's snapshot."""
 
@@ -212,7 +215,7 @@ def _event(naming: Naming) -> list[Column]:
         unordered = source_op.isin(*CHANGES) & ordered & number.isNull()
         in_sequence = position_in_sequence(number, source_op, F.col("offset"), F.col("partition"))
         event_position = F.when(ordered & number.isNotNull(), in_sequence).otherwise(event_position)
-    known = source_op.isin(*CHANGES, "t", "m") & ~F.col("_corrupt") & ~unordered
+    known = source_op.isin(*CHANGES, "t", "m", RESYNCED) & ~F.col("_corrupt") & ~unordered
     op = F.when(F.col("_control"), CONTROL).when(value.isNull(), TOMBSTONE).when(known, source_op)
     return [
         *(_key().alias("key") if f.name == "key" else F.col(f.name) for f in RECORD.fields),

@@ -163,6 +163,18 @@ def right_above(position: Column) -> Column:
     return position.withField("streamed", F.lit(_UNPLACED))
 
 
+def highest_at(epoch: Column, major: Column, minor: Column, ordinal: Column) -> Column:
+    """Returns the highest position at a place of the log."""
+    offset, partition = F.lit((1 << 63) - 1), F.lit((1 << 31) - 1)
+    fields = (epoch, major, minor, ordinal, F.lit(_UNPLACED), offset, partition)
+    return F.struct(*(field.alias(f.name) for field, f in zip(fields, POSITION.fields, strict=True)))
+
+
+def highest_position_at(position: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns `highest_at` of the place of `position`, as plain numbers."""
+    return (*position[:4], _UNPLACED, (1 << 63) - 1, (1 << 31) - 1)
+
+
 def read_position(predecessor: Column, received: Column) -> Column:
     """Returns the position of an unplaced read: right above the preceding change of its key; `received` without
     one."""

@@ -1,14 +1,15 @@
 """The tombstones of a silver table: the positions of deleted keys, so that a late event can't revive one.
 
 Tombstones are appended, and removed once the gc horizon has passed them; of several for one key the highest position
-counts. A move of a row to another key is a tombstone of its own, with the new key. The empty tombstone key stands for
-the whole table: a truncate. The horizon is a property of the table.
+counts. A move of a row to another key is a tombstone of its own, with the new key. Two tombstone keys stand for the
+whole table: `_TRUNCATE` for a truncate, `_RESYNC` for the floor of a resync. The horizon is a property of the table.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,8 +27,18 @@ _HORIZON = "ingest.gcHorizon"
 _STORED = {TOMBSTONE_KEY: "_key", MOVED_TO: "_moved_to"}
 """In-flight column → its name in the table, which holds no columns of a user's table."""
 _KEY, _MOVED_TO = _STORED.values()
+_TRUNCATE, _RESYNC = "", "00"
+"""Tombstone keys of the whole table, as hexadecimal digits. That of a row is a SHA-256."""
 MOVED_AT = "_ingest_moved_at"
 """Column: the position at which the row of a key last moved to another key; null if it never did."""
+
+
+@dataclass(frozen=True)
+class EmptiedAt:
+    """`truncate`: position of a table's last truncate. `resync`: highest floor of its resyncs. None: there was none."""
+
+    truncate: tuple[int, ...] | None = None
+    resync: tuple[int, ...] | None = None
 
 
 class Tombstones:
@@ -97,21 +108,25 @@ class Tombstones:
 
     def write_truncate(self, at: DataFrame) -> None:
         """Appends a truncate. `at`: one row with its `_position`."""
-        self._append(at.select(_whole_table().alias(_KEY), POSITION_COLUMN, _nowhere().alias(_MOVED_TO)))
+        self._append(at.select(_whole_table(_TRUNCATE).alias(_KEY), POSITION_COLUMN, _nowhere().alias(_MOVED_TO)))
 
-    def truncated_at(self) -> tuple[int, ...] | None:
-        """Returns the position of the last truncate; None if there was none."""
+    def write_resync(self, floor: DataFrame) -> None:
+        """Appends the floor of a resync. `floor`: one row with its `_position`."""
+        self._append(floor.select(_whole_table(_RESYNC).alias(_KEY), POSITION_COLUMN, _nowhere().alias(_MOVED_TO)))
+
+    def emptied_at(self) -> EmptiedAt:
+        """Returns the positions of the last truncate and of the highest floor of a resync."""
         if not self._table.exists():
-            return None
-        marks = self._table.rows().where(F.col(_KEY) == _whole_table())
-        row = marks.agg(F.max(POSITION_COLUMN).alias("at")).first()
-        return None if row is None or row["at"] is None else tuple(row["at"])
+            return EmptiedAt()
+        marks = self._table.rows().where(_is_of_table()).groupBy(F.hex(_KEY).alias("key"))
+        found = {r["key"]: tuple(r["at"]) for r in marks.agg(F.max(POSITION_COLUMN).alias("at")).collect()}
+        return EmptiedAt(found.get(_TRUNCATE), found.get(_RESYNC))
 
     def count(self, below: tuple[int, ...] | None = None) -> int:
         """Returns the number of deleted keys, or of those deleted before the position `below`."""
         if not self._table.exists():
             return 0
-        keys = _newest(_in_flight(self._table.rows().where(F.col(_KEY) != _whole_table())))
+        keys = _newest(_in_flight(self._table.rows().where(~_is_of_table())))
         return keys.count() if below is None else keys.where(F.col(POSITION_COLUMN) < position_literal(below)).count()
 
     def horizon(self) -> tuple[int, ...] | None:
@@ -124,7 +139,7 @@ class Tombstones:
         known = self.horizon()
         if known is None or below > known:
             self._table.set_property(_HORIZON, json.dumps(below))
-        self._table.delete((F.col(_KEY) != _whole_table()) & (F.col(POSITION_COLUMN) < position_literal(below)))
+        self._table.delete(~_is_of_table() & (F.col(POSITION_COLUMN) < position_literal(below)))
 
     def remove(self, tombstones: DataFrame) -> int:
         """Removes these tombstones (`TOMBSTONE_KEY` and `_position`), older ones of their keys, and the note that rows
@@ -187,5 +202,10 @@ def _nowhere() -> Column:
     return F.lit(None).cast("string")
 
 
-def _whole_table() -> Column:
-    return F.unhex(F.lit(""))
+def _whole_table(digits: str) -> Column:
+    return F.unhex(F.lit(digits))
+
+
+def _is_of_table() -> Column:
+    """Returns whether a tombstone stands for the whole table."""
+    return (F.col(_KEY) == _whole_table(_TRUNCATE)) | (F.col(_KEY) == _whole_table(_RESYNC))

@@ -15,9 +15,9 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ingest.batches.group_stats import TABLE_OPS
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.accounting import COUNTS, Account
-from ingest.changelog.envelope import CHANGES
 from ingest.errors import ChangelogUnusable
 from ingest.lakehouse.accounts import Accounts, SetAside, WaitingShare, WaitingSlice
 from ingest.lakehouse.quarantine import SET_ASIDE, Quarantine
@@ -143,7 +143,7 @@ class SetAsideTables:
 
 def _events(batch: TableBatch) -> Iterator[DataFrame]:
     """Yields the events of a batch that concern its rows, without null tombstones that repeat a delete."""
-    is_of_table = (F.col("source_table") == batch.table) & F.col("op").isin(*CHANGES, "t")
+    is_of_table = (F.col("source_table") == batch.table) & F.col("op").isin(*TABLE_OPS)
     yield batch.events.where(is_of_table)
     if batch.tombstones is not None:
         yield batch.tombstones

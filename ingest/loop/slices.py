@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.batches.deliveries import EarlierReaders
-from ingest.batches.group_stats import CHANGE, Group, groups_by_slice, merged_groups
+from ingest.batches.group_stats import CHANGE, TABLE_KINDS, Group, groups_by_slice, merged_groups
 from ingest.batches.placement import PlacedTombstones, place_tombstones, position_snapshot_reads, repeated_deletes
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
@@ -169,12 +169,12 @@ class Slices:
     def _batches(
         self, after: int, through_batch: int, events: DataFrame, groups: Sequence[Group], tombstones: PlacedTombstones
     ) -> list[TableBatch]:
-        tables = {g.table for g in groups if g.table is not None and g.kind in (CHANGE, "t")}
+        tables = {g.table for g in groups if g.table is not None and g.kind in TABLE_KINDS}
         tables |= {table for table in tombstones.counts if table is not None}
         batches = []
         history, merged_before = (partial(read, 0, after) for read in (self._bronze.all_between, self._bronze.between))
         for table in sorted(t for t in tables if self._rules.takes(t)):
-            own_groups = [g for g in groups if g.table == table and g.kind in (CHANGE, "t")]
+            own_groups = [g for g in groups if g.table == table and g.kind in TABLE_KINDS]
             count = tombstones.counts.get(table, (0, 0))[0]
             null_tombstones = None
             if tombstones.events is not None and table in tombstones.tables:

@@ -18,9 +18,8 @@ from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.accounting import Account
-from ingest.changelog.change import CODE, EVENT_ID, POSITION_COLUMN
+from ingest.changelog.change import CODE, EVENT_ID
 from ingest.changelog.image_reader import ImageChoice
-from ingest.changelog.position import position_literal, right_before_snapshot
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.errors import ConfigError, Contended
@@ -31,10 +30,10 @@ from ingest.loop.refusals import Refusals
 from ingest.loop.table_schemas import Refused, TableSchemas
 from ingest.loop.unfinished_slices import SliceCommits, UnfinishedSlices
 from ingest.loop.unordered_keys import UnorderedKeys
-from ingest.loop.writing import commit_changeset, commit_nothing
+from ingest.loop.writing import EmptiedTables, commit_changeset, commit_nothing
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
-from ingest.reconcile import Changeset, TableState, Truncation, reconcile, table_state
+from ingest.reconcile import Changeset, TableState, reconcile, table_state
 from ingest.reconcile.scd2 import RowHistory
 from ingest.spark.checkpoints import checkpoint_scope
 
@@ -65,7 +64,7 @@ class TableMerge:
         self._deliveries = DuplicateDeliveries()
         self._unordered = UnorderedKeys(rules.stops_at_two_partitions)
         self._states: dict[str, TableState] = {}
-        self._truncated_at: dict[str, tuple[int, ...] | None] = {}
+        self._emptied = EmptiedTables(spark, rules.whole_snapshots)
         self._unfinished = UnfinishedSlices(writer)
         self._loaded: set[str] = set()
         self._has_compacted = False
@@ -117,7 +116,7 @@ class TableMerge:
             if commits.silver is not None:
                 return Account(**commits.silver.user_metadata[_ACCOUNT])
             stored = replace(stored, pending_commit=None if commits.pending is None else commits.pending.version)
-        truncation = self._truncate(batch, stored)
+        truncation = self._emptied.truncation(batch, stored)
         if table_schema is None:
             reason = self.table_schemas.why_no_schema(batch, incoming)
             quarantined = self._refusals.of_all_changes(batch, refused, reason)
@@ -136,8 +135,11 @@ class TableMerge:
         before = Account(batch.table, read, truncation.applied, quarantined=quarantined)
         account = self._account(batch, before, changeset)
         if stored.row_history is not None:
-            self._commit_history(stored.row_history, batch, table_schema, changes, changeset)
+            has_resyncs = truncation.resynced is not None
+            self._commit_history(stored.row_history, batch, table_schema, changes, changeset, has_resyncs)
         self._commit(batch, changeset, table_schema, stored, account)
+        if table_schema.key:
+            self._emptied.remove_gone(batch, stored, truncation)
         return account
 
     def _load_state(
@@ -199,7 +201,7 @@ class TableMerge:
         if any(changed_by_others):
             stored.tombstones.refresh()
         if any(changed_by_others) and table in self._loaded:
-            self._truncated_at.pop(table, None)
+            self._emptied.forget(table)
             self.table_schemas.refresh()
         self._loaded.add(table)
         return any(changed_by_others)
@@ -232,6 +234,7 @@ class TableMerge:
         table_schema: TableSchema,
         changes: BatchChanges,
         changeset: Changeset | None,
+        has_resyncs: bool,
     ) -> None:
         """Adds the batch to the row history, before silver: after a crash in between the same batch does both."""
         if not table_schema.key:
@@ -243,29 +246,8 @@ class TableMerge:
         if changeset is not None and changeset.refused is not None:
             applicable = applicable.join(F.broadcast(changeset.refused.select(EVENT_ID)), EVENT_ID, "left_anti")
         emptied = batch.emptied(self._rules.whole_snapshots)
-        row_history.add(applicable, emptied, table_schema, {WRITER: self._writer, THROUGH_BATCH: batch.through_batch})
-
-    def _truncate(self, batch: TableBatch, stored: TableState) -> Truncation:
-        """Removes the rows below the table's last truncate, or below a snapshot that has ended: it has read every row.
-        Returns where the table is truncated."""
-        if batch.table not in self._truncated_at:
-            self._truncated_at[batch.table] = stored.tombstones.truncated_at()
-        truncates = [g.last_position for g in batch.groups if g.kind == "t"]
-        snapshots = [right_before_snapshot(g.snapshot) for g in batch.groups if g.snapshot is not None]
-        latest = max(truncates + (snapshots if self._rules.whole_snapshots else []), default=None)
-        known = self._truncated_at[batch.table]
-        if latest is None:
-            return Truncation(known)
-        is_new = known is None or latest > known
-        if is_new:
-            at = self._spark.range(1).select(position_literal(latest).alias(POSITION_COLUMN))
-            stored.tombstones.write_truncate(at)
-            self._truncated_at[batch.table] = latest
-        last = max(latest, known or latest)
-        for part in (stored.silver, stored.pending):
-            if part.exists():
-                part.truncate(position_literal(last))
-        return Truncation(last, is_new, int(is_new and latest in truncates))
+        user_metadata = {WRITER: self._writer, THROUGH_BATCH: batch.through_batch}
+        row_history.add(applicable, emptied, table_schema, user_metadata, has_resyncs)
 
 
 def _require_same_columns(stored: TableState, table_schema: TableSchema) -> None:

@@ -14,7 +14,7 @@ from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
 from ingest.batches.table_owner import OwnedBatch, owned_batch
-from ingest.changelog.envelope import key_json
+from ingest.changelog.envelope import RESYNCED, key_json
 from ingest.changelog.spelling import caseless
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import TableUnusable
@@ -144,7 +144,8 @@ class TableSchemas:
             return None, refused
         table_schema = TableSchema(batch.table, key, columns)
         self._rules.shredded.require_readable_owner(table_schema)
-        topics = tuple(sorted({t for g in batch.groups for t in g.topics} | set(entry.topics if entry else ())))
+        seen = {t for g in batch.groups if g.kind != RESYNCED for t in g.topics}
+        topics = tuple(sorted(seen | set(entry.topics if entry else ())))
         readable = [(group, arrived) for group, arrived in incoming if group not in refused]
         shown = self._seen.new(batch, readable, entry, schemas, partial(self._definition, table_schema))
         known = entry.versions if entry else frozenset()
@@ -225,7 +226,7 @@ class TableSchemas:
             return declared
         key_text = key_json(F.col("key"))
         names = F.json_object_keys(F.when(F.try_parse_json(key_text).isNotNull(), key_text))
-        keyed_events = batch.events.where((F.col("source_table") == batch.table) & F.col("key").isNotNull())
+        keyed_events = batch.events.where(batch.changed & F.col("key").isNotNull())
         # The first record in the transport: a later one may name fewer columns.
         first = keyed_events.agg(F.min_by("key", F.struct("offset", "topic", "partition")).alias("key"))
         row = first.where(F.col("key").isNotNull()).select(names.alias("names")).first()

@@ -1,4 +1,5 @@
-"""Commits a changeset to the tables of one source table.
+"""Commits a changeset to the tables of one source table, and removes rows for events that concern a whole table:
+truncates, snapshots that have ended, and resyncs.
 
 The order makes a crash in between harmless, because the same batch heals it when it is merged again: first tombstones
 and new pending rows, then silver, then the removal of pending rows that are complete.
@@ -10,13 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.batches.table_batch import TableBatch
+from ingest.changelog.change import POSITION_COLUMN
+from ingest.changelog.position import position_literal, right_before_snapshot
 from ingest.lakehouse.row_changes import RowChanges
+from ingest.lakehouse.tombstones import EmptiedAt
 from ingest.merge.actions import ACTION, DELETE
 from ingest.merge.table_schema import TableSchema
-from ingest.reconcile import Changeset, TableState
+from ingest.reconcile import Changeset, TableState, Truncation
 
 
 def commit_changeset(
@@ -71,3 +76,64 @@ def _compact(stored: TableState, table_schema: TableSchema) -> bool:
     """Compacts the small files of the first table that has enough of them: silver shows the batch already, and the next
     one waits. Returns whether there was any."""
     return any(table.compact(table_schema) for table in stored.tables) or stored.tombstones.compact()
+
+
+class EmptiedTables:
+    """Knows the positions at which tables were last emptied."""
+
+    def __init__(self, spark: SparkSession, whole_snapshots: bool) -> None:
+        """`whole_snapshots`: a snapshot reads every row, so rows that it lacks are gone."""
+        self._spark = spark
+        self._whole_snapshots = whole_snapshots
+        self._known: dict[str, EmptiedAt] = {}
+
+    def forget(self, table: str) -> None:
+        """Lets the next batch read the table's positions again, since another writer has changed the table."""
+        self._known.pop(table, None)
+
+    def truncation(self, batch: TableBatch, stored: TableState) -> Truncation:
+        """Records the truncates and resyncs of the batch, removes the rows below a truncate, and returns what is gone.
+        To be called before the batch is reconciled."""
+        if batch.table not in self._known:
+            self._known[batch.table] = stored.tombstones.emptied_at()
+        return self._resynced(batch, stored, self._truncated(batch, stored))
+
+    def remove_gone(self, batch: TableBatch, stored: TableState, truncation: Truncation) -> None:
+        """Removes the rows that are gone by a resync of the batch. To be called once the batch is committed: until then
+        its reads have not replaced the rows that they confirm."""
+        if batch.is_resynced and truncation.resynced is not None and stored.silver.exists():
+            stored.silver.truncate(position_literal(truncation.resynced))
+
+    def _truncated(self, batch: TableBatch, stored: TableState) -> Truncation:
+        """Removes the rows below the table's last truncate, or below a snapshot that has ended: it has read every row.
+        Returns where the table is truncated."""
+        known = self._known[batch.table]
+        truncates = [g.last_position for g in batch.groups if g.kind == "t"]
+        snapshots = [right_before_snapshot(g.snapshot) for g in batch.groups if g.snapshot is not None]
+        latest = max(truncates + (snapshots if self._whole_snapshots else []), default=None)
+        if latest is None:
+            return Truncation(known.truncate)
+        is_new = known.truncate is None or latest > known.truncate
+        if is_new:
+            stored.tombstones.write_truncate(self._at(latest))
+            self._known[batch.table] = replace(known, truncate=latest)
+        last = max(latest, known.truncate or latest)
+        for part in (stored.silver, stored.pending):
+            if part.exists():
+                part.truncate(position_literal(last))
+        return Truncation(last, is_new, int(is_new and latest in truncates))
+
+    def _resynced(self, batch: TableBatch, stored: TableState, truncation: Truncation) -> Truncation:
+        """Returns `truncation` with the highest floor of the table's resyncs."""
+        known = self._known[batch.table]
+        if not batch.is_resynced:
+            return replace(truncation, resynced=known.resync)
+        floor = batch.resync_floor()
+        is_new = known.resync is None or floor > known.resync
+        if is_new:
+            stored.tombstones.write_resync(self._at(floor))
+            self._known[batch.table] = replace(known, resync=floor)
+        return replace(truncation, resynced=max(floor, known.resync or floor), applied=truncation.applied + int(is_new))
+
+    def _at(self, position: tuple[int, ...]) -> DataFrame:
+        return self._spark.range(1).select(position_literal(position).alias(POSITION_COLUMN))

@@ -77,8 +77,15 @@ def rules_of(pipeline: Pipeline) -> Rules:
 def source_of(pipeline: Pipeline) -> KafkaSource:
     """Returns the pipeline's Kafka source."""
     source = pipeline.source
-    prefix = source.debezium.topic_prefix
-    return KafkaSource(source.kafka, source.topics, source.topic_pattern, source.start_offsets, topic_prefix=prefix)
+    control = source.control_topics
+    return KafkaSource(
+        source.kafka,
+        source.topics,
+        source.changelog_pattern,
+        source.start_offsets,
+        topic_prefix=source.debezium.topic_prefix,
+        record_topic=None if control is None else control.resyncs,
+    )
 
 
 def archive_of(pipeline: Pipeline) -> ObjectStore:

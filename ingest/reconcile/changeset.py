@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import CODE, POSITION_COLUMN
+from ingest.changelog.change import CODE, DELETED, POSITION_COLUMN
 from ingest.changelog.position import position_literal
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver import Silver
@@ -69,12 +69,14 @@ def table_state(
 
 @dataclass(frozen=True)
 class Truncation:
-    """`position`: all rows of the table at or below it are gone. `is_new`: it came with this batch. `applied`: number
-    of events of the batch that it stands for."""
+    """`position`: all that is known of the table at or below it is gone. `is_new`: it came with this batch. `applied`:
+    number of events of the batch that it stands for. `resynced`: rows whose newest event is at or below it are gone;
+    older values of the other rows stay."""
 
     position: tuple[int, ...] | None
     is_new: bool = False
     applied: int = 0
+    resynced: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,3 +98,12 @@ def above_truncate(changes: DataFrame, position: tuple[int, ...] | None) -> Data
     if position is None:
         return changes
     return changes.where(F.col(CODE).isNotNull() | (F.col(POSITION_COLUMN) > position_literal(position)))
+
+
+def above_resync(states: DataFrame, floor: tuple[int, ...] | None) -> DataFrame:
+    """Returns the states of keys without rows that are gone by a resync with this `floor`."""
+    if floor is None:
+        return states
+    # A state without a position is not a row: only values that a move carries over.
+    is_above = F.coalesce(F.col(POSITION_COLUMN) > position_literal(floor), F.lit(True))
+    return states.where(F.col(CODE).isNotNull() | F.col(DELETED) | is_above)

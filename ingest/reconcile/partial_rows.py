@@ -25,7 +25,7 @@ from ingest.merge.partial_rows import (
     with_partial_row_actions,
 )
 from ingest.merge.table_schema import TableSchema
-from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
+from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_resync, above_truncate
 from ingest.reconcile.column_facts import ColumnFacts
 from ingest.spark.checkpoints import checkpoint
 
@@ -41,7 +41,9 @@ def reconcile_partial_rows(
         everything.where(~is_refused), ColumnFacts(table_schema, stored, truncation), key_changes
     )
     columns = [c.name for c in table_schema.columns if c.name not in key]
-    states = with_partial_row_actions(join_states(facts, key, columns, partial_columns), table_schema.names)
+    joined = join_states(facts, key, columns, partial_columns).withColumn(CODE, F.lit(None).cast("string"))
+    joined = above_resync(joined, truncation.resynced).drop(CODE)
+    states = with_partial_row_actions(joined, table_schema.names)
     states = checkpoint(states.withColumn(TOMBSTONE_KEY, tombstone_key(key)))
     horizon = stored.tombstones.horizon()
     if horizon is not None:

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.batches.table_batch import RESYNCED_AT
 from ingest.changelog.change import (
     COLUMN_POSITIONS,
     DELETED,
@@ -23,6 +24,7 @@ from ingest.changelog.change import (
     content_hash,
     quoted,
 )
+from ingest.changelog.position import POSITION
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.row_history import ARRIVED, OTHER_KEY, HistoryChanges, HistoryVersions
@@ -52,12 +54,18 @@ class RowHistory:
         return self.changes, self.versions
 
     def add(
-        self, changes: DataFrame, emptied: DataFrame | None, table_schema: TableSchema, user_metadata: Mapping[str, Any]
+        self,
+        changes: DataFrame,
+        emptied: DataFrame | None,
+        table_schema: TableSchema,
+        user_metadata: Mapping[str, Any],
+        has_resyncs: bool = False,
     ) -> None:
         """Adds a batch in two commits; the same batch again completes both after a crash in between.
 
-        `changes`: the batch's changes, without refused ones. `emptied`: `_position` and `_source_ts` of truncates.
-        `user_metadata`: of the commits."""
+        `changes`: the batch's changes, without refused ones. `emptied`: `_position` and `_source_ts` of truncates and
+        resyncs, as `TableBatch.emptied` returns them. `user_metadata`: of the commits. `has_resyncs`: the table was
+        read again as a whole, now or before."""
         key = list(table_schema.key)
         history_rows = checkpoint(_history_rows(changes, emptied, table_schema))
         if not self.changes.exists():
@@ -68,20 +76,22 @@ class RowHistory:
         _commit(self.changes, _inserts(new), table_schema, user_metadata)
         keys = (history_rows if emptied is None else self.changes.rows()).select(*map(quoted, key))
         self._rebuild_versions(
-            checkpoint(keys.where(F.coalesce(*_key_texts(key)).isNotNull()).distinct()), table_schema, user_metadata
+            checkpoint(keys.where(F.coalesce(*_key_texts(key)).isNotNull()).distinct()),
+            table_schema,
+            user_metadata,
+            has_resyncs,
         )
 
-    def _rebuild_versions(self, keys: DataFrame, table_schema: TableSchema, user_metadata: Mapping[str, Any]) -> None:
+    def _rebuild_versions(
+        self, keys: DataFrame, table_schema: TableSchema, user_metadata: Mapping[str, Any], has_resyncs: bool
+    ) -> None:
         """Derives the versions of `keys` anew, and of the keys that rows came from or moved to."""
         key = list(table_schema.key)
         columns = [c for c in table_schema.names if c not in key]
         connected, keys, partial_columns, moves = self._connected_changes(keys, table_schema)
         facts = connected.where(~F.col(ARRIVED)).select(*_facts(table_schema))
-        ends = (
-            self.changes.rows().where(F.coalesce(*_key_texts(key)).isNull()).select(DELETED, POSITION_COLUMN, SOURCE_TS)
-        )
         columns_of_end = {c: quoted(c) for c in (*key, DELETED, POSITION_COLUMN, SOURCE_TS)}
-        facts = facts.unionByName(with_columns_of(facts, keys.join(F.broadcast(ends)), columns_of_end))
+        facts = facts.unionByName(with_columns_of(facts, self._ends(keys, facts, key, has_resyncs), columns_of_end))
         if moves:
             facts, partial_columns = with_carried_states(facts, key, columns), columns
         versions_now = row_versions(facts, key, columns, partial_columns)
@@ -91,6 +101,24 @@ class RowHistory:
             else _inserts(versions_now)
         )
         _commit(self.versions, versions_now, table_schema, user_metadata)
+
+    def _ends(self, keys: DataFrame, facts: DataFrame, key: list[str], has_resyncs: bool) -> DataFrame:
+        """Returns the truncates and resyncs that end the versions of these keys: each key with `DELETED`, `_position`
+        and `_source_ts`."""
+        ends = self.changes.rows().where(F.coalesce(*_key_texts(key)).isNull())
+        if not has_resyncs:
+            return keys.join(F.broadcast(ends.select(DELETED, POSITION_COLUMN, SOURCE_TS)))
+        resynced_at = F.from_json(OTHER_KEY, POSITION).alias("_ingest_through")
+        ends = keys.join(F.broadcast(ends.select(DELETED, POSITION_COLUMN, SOURCE_TS, resynced_at)))
+        # A row that changed while its table was read again was there.
+        at = facts.select(*map(quoted, key), F.col(POSITION_COLUMN).alias("_ingest_changed"))
+        during = joined_by_key(ends.where(F.col("_ingest_through").isNotNull()), at, key)
+        during = during.where(
+            (F.col("_ingest_changed") > F.col(POSITION_COLUMN)) & (F.col("_ingest_changed") <= F.col("_ingest_through"))
+        )
+        return joined_by_key(
+            ends, during.select(*map(quoted, key), POSITION_COLUMN).distinct(), [*key, POSITION_COLUMN], "left_anti"
+        )
 
     def _connected_changes(
         self, keys: DataFrame, table_schema: TableSchema
@@ -146,9 +174,10 @@ def _history_rows(changes: DataFrame, emptied: DataFrame | None, table_schema: T
     own_key = F.to_json(F.struct(*map(quoted, table_schema.key)), LOSSLESS_JSON)
     target = {k: F.col(NEW_KEY)[k] for k in table_schema.key} | {OTHER_KEY: own_key, ARRIVED: F.lit(True)}
     rows = facts.unionByName(with_columns_of(facts, changes.where(moves), common | target))
-    return (
-        rows if emptied is None else rows.unionByName(with_columns_of(facts, emptied, common | {ARRIVED: F.lit(False)}))
-    )
+    if emptied is None:
+        return rows
+    end = {ARRIVED: F.lit(False), OTHER_KEY: F.col(RESYNCED_AT)}
+    return rows.unionByName(with_columns_of(facts, emptied, common | end))
 
 
 def _facts(table_schema: TableSchema) -> list[Column]:

@@ -28,7 +28,7 @@ from ingest.merge.compaction import compacted
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.table_schema import TableSchema
 from ingest.reconcile.action_counts import IS_PARTIAL, ActionCounts, count_actions, replaced_file, takes_effect
-from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_truncate
+from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_resync, above_truncate
 from ingest.reconcile.small_batch import with_stored_actions
 from ingest.reconcile.stored_state import lookup_columns, with_row_actions
 from ingest.spark.checkpoints import checkpoint, unpersist
@@ -95,18 +95,24 @@ def _compacted(
 ) -> DataFrame:
     """Returns the newest state of each key. `parts`: number of partitions, sorted by key; None: a small batch, in
     one."""
-    by, is_small = (changes.decoding(ImageChoice.AFTER), truncation.position, key, parts), parts is None
+    floors = truncation.position, truncation.resynced
+    by, is_small = (changes.decoding(ImageChoice.AFTER), *floors, key, parts), parts is None
     # Checkpointed, because the plan that decodes is large: what follows is planned over plain rows.
     return run_prepared(_states, by, *changes.events, once=is_small or not scan_all, is_small=is_small)
 
 
 def _states(
-    decoding: Decoding, truncated: tuple[int, ...] | None, key: tuple[str, ...], parts: int | None, *events: DataFrame
+    decoding: Decoding,
+    truncated: tuple[int, ...] | None,
+    resynced: tuple[int, ...] | None,
+    key: tuple[str, ...],
+    parts: int | None,
+    *events: DataFrame,
 ) -> DataFrame:
     rows = _without_null_columns(above_truncate(decoding.decode(*events), truncated))
     if parts is None:
         rows = rows.coalesce(1)  # Each part of a Decoding has partitions of its own.
-    return compacted(rows, key, parts).withColumn(TOMBSTONE_KEY, tombstone_key(key))
+    return above_resync(compacted(rows, key, parts), resynced).withColumn(TOMBSTONE_KEY, tombstone_key(key))
 
 
 def _silver_rows(include_tied: bool, resolved: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ from ingest.jvm.projection import Projection
 from ingest.sources.contract import OffsetRange, Offsets
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.sources.kafka_properties import spark_options
-from ingest.sources.offset_ranges import messages_first
+from ingest.sources.offset_ranges import extended, limited, messages_first
 
 _RECORDS_A_TASK = 10_000
 """The least size of a task: smaller ranges of a topic partition are not split."""
@@ -48,9 +48,11 @@ class KafkaSource:
         start: Start = "earliest",
         until: Offsets | None = None,
         topic_prefix: str | None = None,
+        record_topic: str | None = None,
     ) -> None:
         """`until`: fixed end offsets; by default those of the topics. `topic_prefix`: the connector's; by default that
-        of topics `PREFIX.SCHEMA.TABLE`."""
+        of topics `PREFIX.SCHEMA.TABLE`. `record_topic`: a topic of records about reads of the other topics; it is read
+        as well, if it is there, and never before what its records are about."""
         self._properties = dict(properties)
         self._admin = KafkaAdmin(properties)
         self._topics = topics
@@ -59,6 +61,7 @@ class KafkaSource:
         self._last = self._until = until
         self._topic_prefix = topic_prefix
         self._ids: dict[str, str] = {}
+        self._record_topic = record_topic
         self._group = _new_group()
         self.ends: Offsets = {}
         """The end offsets of the last call of `pending`."""
@@ -79,13 +82,21 @@ class KafkaSource:
             for partition in partitions:
                 known = captured.get(topic, {}).get(partition)
                 starts.setdefault(topic, {})[partition] = first[topic][partition] if known is None else known
-        span = messages_first(starts, ends, self._message_topics(ends), limit)
+        records = {topic: partitions for topic, partitions in ends.items() if topic == self._record_topic}
+        others = {topic: partitions for topic, partitions in ends.items() if topic not in records}
+        span = messages_first(starts, others, self._message_topics(others), limit)
+        if span is None or not span.behind:
+            span = extended(span, limited(starts, records, limit))
         return None if span is None else replace(span, topic_ids=self._seen(self._admin.topic_ids(span.end)))
 
     def _end_offsets(self) -> Offsets:
         topics = self._admin.topics(self._topics, self._pattern)
+        # First: what its records are about is in the other topics by then.
+        records = [] if self._record_topic is None else self._admin.present([self._record_topic])
+        of_records = self._admin.end_offsets(records) if records else {}
         messages = self._admin.present(self._message_topics(topics))
         ends = self._admin.end_offsets([topic for topic in topics if topic not in messages])
+        ends |= of_records
         return ends | self._admin.end_offsets(messages) if messages else ends
 
     def _message_topics(self, topics: Iterable[str]) -> set[str]:

@@ -19,8 +19,14 @@ def messages_first(starts: Offsets, ends: Offsets, messages: Collection[str], li
     if of_messages.behind or (of_rest := limited(starts, rest, max(1, limit - of_messages.size))) is None:
         behind = of_messages.behind + sum(end - starts[t][p] for t, ps in rest.items() for p, end in ps.items())
         return replace(of_messages, behind=behind)
-    start, end = of_messages.start | of_rest.start, of_messages.end | of_rest.end
-    return OffsetRange(start, end, behind=of_rest.behind)
+    return extended(of_messages, of_rest)
+
+
+def extended(one: OffsetRange | None, other: OffsetRange | None) -> OffsetRange | None:
+    """Returns both ranges as one. They have no topic in common."""
+    if one is None or other is None:
+        return one or other
+    return OffsetRange(one.start | other.start, one.end | other.end, behind=one.behind + other.behind)
 
 
 def limited(starts: Offsets, ends: Offsets, limit: int) -> OffsetRange | None:

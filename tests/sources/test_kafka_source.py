@@ -80,6 +80,25 @@ def test_batches_share_one_consumer(spark: SparkSession, servers: str) -> None:
     assert len(own) == 1, "the first batch's consumer serves all"
 
 
+def test_records_about_reads_come_after_what_they_are_about(servers: str) -> None:
+    topic, records = (f"source.{uuid4().hex[:8]}" for _ in range(2))
+    _make(servers, topic, "")
+    source = KafkaSource({"bootstrap.servers": servers}, [topic], None, record_topic=records)
+    first = source.pending({}, 100)
+    assert first is not None
+    assert first.end == {topic: {0: 100}}, "the topic of records needn't be there"
+    _make(servers, records, "")
+    second = source.pending(first.end, 100)
+    assert second is not None
+    assert second.end.keys() == {topic}
+    rest = source.pending(first.end, 10_000)
+    assert rest is not None
+    assert rest.end == {topic: {0: _RECORDS}, records: {0: _RECORDS}}
+    last = source.pending({topic: {0: _RECORDS}}, 100)
+    assert last is not None
+    assert last.end == {records: {0: 100}}
+
+
 def test_records_prefetched_from_a_recreated_topic_are_dropped(spark: SparkSession, servers: str) -> None:
     topic = f"source.{uuid4().hex[:8]}"
     _make(servers, topic, "old ")
