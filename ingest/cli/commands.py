@@ -8,7 +8,7 @@ from ingest.cli import jars, schema, stack
 from ingest.cli.demo import demo
 from ingest.cli.erasure import certificate, erase, rewrap, scan
 from ingest.cli.lakehouse import accounts, as_of, digest, gc, history, prove, sql, vacuum
-from ingest.cli.pipeline import archive, backfill, check, connector, replay, run, status
+from ingest.cli.pipeline import archive, backfill, check, connector, replay, resync, run, status
 
 app = typer.Typer(
     help="Database changelogs into lakehouse tables that people can trust.",
@@ -20,6 +20,7 @@ app.command()(check.check)
 app.command()(schema.schema)
 app.command()(run.run)
 app.command()(backfill.backfill)
+app.command()(resync.resync)
 app.command()(prove.prove)
 app.command("as-of")(as_of.as_of)
 app.command()(replay.replay)

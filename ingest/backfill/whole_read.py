@@ -1,0 +1,104 @@
+"""Records that a table was read again as a whole, so that its rows which were not read are gone at the source.
+
+The record counts only if every event of the table that was sent after the signal is newer than every row from before
+it. Then a row that is older than all of these events was neither read nor changed since: the source doesn't hold it.
+A connector that restarts sends old events again, and one that is in the middle of a transaction sends reads as of the
+transaction before; the resync has to be repeated then.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.backfill.resync import TableRead
+from ingest.changelog.change import POSITION_COLUMN
+from ingest.changelog.envelope import CHANGES, events
+from ingest.changelog.position import highest_position_at, is_unplaced_read_at
+from ingest.changelog.resync_record import resync_record
+from ingest.config import Pipeline
+from ingest.errors import ConfigError, Contended, Unreachable
+from ingest.lakehouse.bronze.view import BronzeView
+from ingest.lakehouse.catalog import CatalogEntry
+from ingest.lakehouse.silver import Silver
+from ingest.pipeline.composition import rules_of
+from ingest.sources.contract import OffsetRange
+from ingest.sources.kafka import KafkaSource
+from ingest.sources.kafka_admin import KafkaAdmin
+from ingest.sources.signal_topics import create_topics, send
+
+_KEPT_FOR_EVER = {"cleanup.policy": "delete", "retention.ms": "-1"}
+_POLL_SECONDS = 1.0
+
+
+class WholeRead:
+    """A resync of a table that silver has. To be made before the signal is sent."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, entry: CatalogEntry) -> None:
+        self._spark, self._pipeline, self._entry = spark, pipeline, entry
+        self._admin = KafkaAdmin(pipeline.source.kafka)
+        silver = Silver(spark, entry.path)
+        highest = silver.rows().agg(F.max(POSITION_COLUMN).alias("at")).first() if silver.exists() else None
+        self._floor = None if highest is None or highest["at"] is None else highest_position_at(tuple(highest["at"]))
+        # Later than the floor: an event that is merged in between is older than the signal.
+        self._begin = self._admin.end_offsets(entry.topics)
+
+    def record(self, read: TableRead, patience_seconds: float) -> bool:
+        """Writes the record to the topic of resyncs. Returns False if silver had no row that could be gone.
+
+        Raises Contended where an event that was sent after the signal is not newer than the rows from before, and
+        Unreachable where the reads don't arrive in time."""
+        table, topics = self._entry.table_schema.table, self._pipeline.source.control_topics
+        if self._floor is None or topics is None:
+            return False
+        sent = self._sent_since(read, patience_seconds)
+        if sent["lowest"] is not None and tuple(sent["lowest"]) <= self._floor:
+            if is_unplaced_read_at(tuple(sent["lowest"])):
+                raise ConfigError(
+                    f"the reads of {table} have no position, so it isn't known which rows they replace",
+                    "use Debezium 3.7.0 or later; a signal of type blocking also takes a whole new snapshot",
+                )
+            raise Contended(
+                f"the connector was restarted, or in the middle of a transaction, when {table} was read: the reads "
+                "count, but rows that are gone at the source stay",
+                "run the same command again",
+            )
+        newest = self._floor if sent["highest"] is None else tuple(sent["highest"])
+        now = int(datetime.now(UTC).timestamp() * 1000)
+        record = resync_record(read.table, self._entry.origin, self._floor, newest, now, read.signal)
+        kafka = self._pipeline.source.kafka
+        create_topics(kafka, {topics.resyncs: _KEPT_FOR_EVER})
+        send(kafka, topics.resyncs, None, record)
+        return True
+
+    def _sent_since(self, read: TableRead, patience_seconds: float) -> Row:
+        """Returns the number of the table's events since the signal, once there is one for each row that was read, with
+        their lowest and highest positions."""
+        deadline = time.monotonic() + patience_seconds
+        while True:
+            found = self._events_since()
+            # A row that changed while it was read has an event in place of its read.
+            if read.rows is not None and found["events"] >= read.rows:
+                return found
+            if time.monotonic() > deadline:
+                raise Unreachable(
+                    f"{found['events']} of {read.rows} rows of {self._entry.table_schema.table} have come to topic "
+                    f"{', '.join(self._entry.topics)} since they were read",
+                    "run the same command again",
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _events_since(self) -> Row:
+        source, rules = self._pipeline.source, rules_of(self._pipeline)
+        span = OffsetRange(self._begin, self._admin.end_offsets(self._begin))
+        records = KafkaSource(source.kafka, self._entry.topics, None).read(self._spark, span)
+        placed = BronzeView(rules.epochs, rules.names).of(events(records, rules.naming), have_origins=True)
+        changes = placed.where((F.col("source_table") == self._entry.table_schema.table) & F.col("op").isin(*CHANGES))
+        found = changes.agg(
+            F.count(F.lit(1)).alias("events"), F.min("position").alias("lowest"), F.max("position").alias("highest")
+        ).first()
+        assert found is not None  # an aggregate of no events is a row, too
+        return found
