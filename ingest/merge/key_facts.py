@@ -1,0 +1,63 @@
+"""Decides which images are left of a table whose key has changed, by the keys that its events carry.
+
+A key is unique at the source at any time. So an event that carries the key K with the values k, be it an image or a
+delete, makes every image below its position whose columns K equal k obsolete: the row that had k at that time is the
+one of the event. Of the images that are left, those with equal values in the key in force are the same row, or rows
+whose deletes are still to come; the newest one is shown.
+
+    fact (K, k)  =  highest position of an event that carries K = k
+    an image is left  ⇔  no fact that its columns match is above its position
+
+Facts are maxima, and what they make obsolete stays so: the result depends neither on order nor on batching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import POSITION_COLUMN, quoted
+from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
+
+_FACT = "_ingest_fact"
+
+
+def facts(events: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Returns `TOMBSTONE_KEY` and highest `_position` of the values of `key` that events carry."""
+    carried = events.select(tombstone_key(key).alias(TOMBSTONE_KEY), POSITION_COLUMN)
+    return carried.groupBy(TOMBSTONE_KEY).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
+
+
+def survivors(candidates: DataFrame, known: Mapping[tuple[str, ...], DataFrame]) -> DataFrame:
+    """Returns the images among `candidates` that no fact makes obsolete.
+
+    `known`: key → facts of at least the candidates' values (`TOMBSTONE_KEY`, `_position`), of which there may be
+    several for one value."""
+    for key, positions in known.items():
+        is_obsolete = F.col(POSITION_COLUMN) < F.col(_FACT)
+        candidates = _with_fact(candidates, key, positions).where(~F.coalesce(is_obsolete, F.lit(False))).drop(_FACT)
+    return candidates
+
+
+def carriers(rows: DataFrame, key: Sequence[str], known: Mapping[tuple[str, ...], DataFrame]) -> DataFrame:
+    """Returns the rows whose newest event carried `key`: all but those at whose own position there is a fact of another
+    key. `known`: other key → its facts."""
+    for other, positions in known.items():
+        if tuple(other) != tuple(key):
+            is_carried = F.col(POSITION_COLUMN) == F.col(_FACT)
+            rows = _with_fact(rows, other, positions).where(~F.coalesce(is_carried, F.lit(False))).drop(_FACT)
+    return rows
+
+
+def is_newest(key: Sequence[str]) -> Column:
+    """Returns true for the row of the highest position among those with its values of `key`."""
+    same = Window.partitionBy(*map(quoted, key)).orderBy(F.col(POSITION_COLUMN).desc())
+    return F.row_number().over(same) == 1
+
+
+def _with_fact(rows: DataFrame, key: Sequence[str], positions: DataFrame) -> DataFrame:
+    """Returns the rows with `_FACT`, the highest position of the facts of their values of `key`; null without one."""
+    highest = positions.groupBy(TOMBSTONE_KEY).agg(F.max(POSITION_COLUMN).alias(_FACT))
+    return rows.withColumn(TOMBSTONE_KEY, tombstone_key(key)).join(highest, TOMBSTONE_KEY, "left").drop(TOMBSTONE_KEY)
