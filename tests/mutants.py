@@ -40,6 +40,8 @@ SEEN = ("tests/evolution/test_seen_versions.py",)
 PARTS = ("tests/batches/test_decoding_parts.py",)
 RUNS = ("tests/batches/test_schema_runs.py", "-k", "alternate")
 CHANGING = ("tests/property/test_changing_tables.py", "-k", "5")
+FACTS = ("tests/property/test_key_facts.py",)
+KEYS = ("tests/property/test_changing_keys.py", "-k", "6")
 REVISIONS = ("tests/loop/test_schema_revisions.py", "-k", "brought_up")
 DIALECTS = ("tests/changelog/test_dialects.py",)
 MASKED = ("tests/erasure/test_masking.py", "-k", "keeps_its_other")
@@ -96,6 +98,55 @@ MUTANTS = [
         "return replace(truncation, resynced=max(floor, known.resync or floor),",
         "return replace(truncation, position=max(floor, truncation.position or floor), resynced=floor,",
         RESYNCS,
+    ),
+    Mutant(
+        "an event makes its own image obsolete",
+        "merge/key_facts.py",
+        "F.col(POSITION_COLUMN) < F.col(_FACT)",
+        "F.col(POSITION_COLUMN) <= F.col(_FACT)",
+        FACTS,
+    ),
+    Mutant(
+        "the oldest row of a new key is shown",
+        "merge/key_facts.py",
+        "F.col(POSITION_COLUMN).desc()",
+        "F.col(POSITION_COLUMN)",
+        FACTS,
+    ),
+    Mutant(
+        "rows leave no tombstone of their old key",
+        "lakehouse/rekeying.py",
+        "_old_facts(rows, stored,",
+        "_old_facts(rows.limit(0), stored,",
+        KEYS,
+    ),
+    Mutant(
+        "rows that share their new key with a newer one are lost",
+        "lakehouse/rekeying.py",
+        "count = hidden.count()",
+        "count = 0",
+        KEYS,
+    ),
+    Mutant(
+        "a row whose event carried an older key replaces rows by the key in force",
+        "reconcile/several_keys.py",
+        "carriers(rows, keys.table_schema.key, known)",
+        "rows",
+        KEYS,
+    ),
+    Mutant(
+        "late events of an older key leave no tombstone",
+        "reconcile/several_keys.py",
+        "if applied else None",
+        "if not applied else None",
+        KEYS,
+    ),
+    Mutant(
+        "the first key is in force for ever",
+        "evolution/keys.py",
+        "return max({in_force: at, **others}.items(), key=lambda one: one[1])[0]",
+        "return in_force",
+        ("tests/evolution/test_keys.py",),
     ),
     Mutant(
         "a slice waits for the compaction of all tables",

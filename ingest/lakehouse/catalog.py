@@ -41,9 +41,10 @@ _SCHEMA = T.StructType(
         T.StructField("topics", T.ArrayType(T.StringType())),
         T.StructField("origin", T.StringType()),
         T.StructField("versions", T.StringType()),
+        T.StructField("former_keys", T.StringType()),
     ]
 )
-_ADDED = ("origin", "versions")
+_ADDED = ("origin", "versions", "former_keys")
 """Columns that a catalog of an older version lacks."""
 
 
@@ -51,7 +52,8 @@ _ADDED = ("origin", "versions")
 class CatalogEntry:
     """A table in the catalog. `topics`: those that its changes have come from. `origin`: its server and database
     (`changelog.origin`); empty if the source names none. `versions`: those known of its definition; empty if its events
-    have no schemas, or none since they are recorded."""
+    have no schemas, or none since they are recorded. `former_keys`: keys that events have carried besides the one in
+    force."""
 
     pipeline: str
     path: str
@@ -63,6 +65,7 @@ class CatalogEntry:
     is_intent: bool = True
     """True if the tables take the revision over after it was recorded; False if an older version of this package wrote
     the entry, which changed the tables first."""
+    former_keys: tuple[tuple[str, ...], ...] = ()
 
     @cached_property
     def lives(self) -> Lives:
@@ -163,6 +166,7 @@ class Catalog:
             "origin": entry.origin or None,
             # Never null: that is an entry of an older version.
             "versions": versions_to_json(entry.versions - known),
+            "former_keys": json.dumps(entry.former_keys, ensure_ascii=False) if entry.former_keys else None,
         }
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._commit_lock:
@@ -180,4 +184,5 @@ def _entry(row: Row, versions: frozenset[Version]) -> CatalogEntry:
     columns = tuple(map(column_from_json, json.loads(row["columns"])))
     table_schema = TableSchema(row.table, tuple(row.primary_key), columns, row.revision)
     topics, origin, is_intent = tuple(row.topics), row.origin or "", row.versions is not None
-    return CatalogEntry(row.pipeline, row.path, table_schema, row.revision, topics, origin, versions, is_intent)
+    former = tuple(map(tuple, json.loads(row.former_keys or "[]")))
+    return CatalogEntry(row.pipeline, row.path, table_schema, row.revision, topics, origin, versions, is_intent, former)

@@ -119,6 +119,17 @@ class Silver:
         `altered`: the revisions of columns whose stored values change."""
         evolve_table(self._table, self._rows_of(after), before, altered, self._properties(after), _revision_of(after))
 
+    def rekey(self, rows: DataFrame, after: TableSchema, changed: bool) -> None:
+        """Replaces all rows by `rows`, sorted by the key of `after`, in one commit that brings the table to its
+        revision. `changed`: the change data feed gets an entry for each row; otherwise none."""
+        frame = self._rows_of(after).laid_out(rows, max(1, compaction.file_count(list(self._table.files().values()))))
+        versions = _revision_of(after) if self.revision() < after.revision else ()
+        self._table.convert(frame, self.schema(after), {}, changed, self._properties(after), versions)
+
+    def remove_located(self, rows: DataFrame, user_metadata: Mapping[str, Any]) -> None:
+        """Deletes rows by their `LOCATION`, in one commit."""
+        self._commit(None, user_metadata, deleted_rows=rows.select(LOCATION))
+
     def matching(self, states: DataFrame, key: Sequence[str]) -> DataFrame:
         """Returns the rows whose key is in `states`, with their `LOCATION`. The table must exist."""
         found, are_few = page_index.matching(self._table, key, states, located=True)

@@ -60,6 +60,10 @@ class Tombstones:
         """Returns `TOMBSTONE_KEY` and its highest `_position` of all tombstones. There must be one."""
         return _newest(_in_flight(self._table.rows()))
 
+    def keys(self) -> DataFrame:
+        """Returns `TOMBSTONE_KEY` and `_position` of all tombstones of keys, not of the table. There must be one."""
+        return _in_flight(self._table.rows().where(~_is_of_table())).select(TOMBSTONE_KEY, POSITION_COLUMN)
+
     def size(self) -> int:
         return self._table.size()
 

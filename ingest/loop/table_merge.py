@@ -5,6 +5,7 @@ Every step is a plan over DataFrames; only `reconcile` decides, and it writes no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from ingest.batches.decoding import BatchChanges
 from ingest.batches.documents import require_rows
 from ingest.batches.group_stats import CHANGE
+from ingest.batches.key_split import last_position, split_by_key
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
@@ -23,6 +25,7 @@ from ingest.changelog.image_reader import ImageChoice
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.errors import ConfigError, Contended
+from ingest.evolution.keys import Key
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.duplicate_delivery import DuplicateDeliveries
 from ingest.loop.evidence import Incoming
@@ -35,6 +38,7 @@ from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import Changeset, TableState, reconcile, table_state
 from ingest.reconcile.scd2 import RowHistory
+from ingest.reconcile.several_keys import reconcile_several_keys, require_rekeyable
 from ingest.spark.checkpoints import checkpoint_scope
 
 _ACCOUNT = "account"
@@ -100,8 +104,9 @@ class TableMerge:
         self._refusals.of_other_databases(batch, owned.foreign)
         return account
 
-    def _merge(self, batch: TableBatch, schemas: Schemas, origin: str) -> Account:
+    def _merge(self, batch: TableBatch, schemas: Schemas, origin: str, carried: Key | None = None) -> Account:
         """Merges a batch of the table's own events and returns its account. `origin`: the table's server and database.
+        `carried`: the key of all events, if it is not the one in force.
 
         A slice that was under way when a run died is merged again as a whole: what is stored already changes nothing.
         Rows of a keyless table are counted, so there the part that is stored is left out."""
@@ -111,6 +116,8 @@ class TableMerge:
         if not self._rules.keyless and self.table_schemas.is_keyless(batch):
             return Account(batch.table, read, suppressed=read)
         stored, table_schema, refused, has_other_writers = self._load_state(batch, incoming, schemas, origin)
+        if carried is None and table_schema is not None and (others := self.table_schemas.other_keys(batch)):
+            return self._merge_each_key(batch, others, schemas, origin)
         if table_schema is not None and not table_schema.key:
             commits = self._commits_of_keyless(batch, stored, has_other_writers)
             if commits.silver is not None:
@@ -126,12 +133,17 @@ class TableMerge:
         if not table_schema.key:
             batch = replace(batch, events=self._deliveries.without_duplicates(batch))
         arrived, lives = self.table_schemas.arrived(batch.table), self.table_schemas.lives(batch.table)
-        changes = BatchChanges(batch, table_schema, readable, self._rules, arrived, lives)
-        if readable:
+        key_schema = table_schema if carried is None else replace(table_schema, key=carried)
+        changes = BatchChanges(batch, key_schema, readable, self._rules, arrived, lives)
+        if readable and carried is None:
             self._unordered.check(batch, table_schema, changes, stored)
         changeset = None
         if readable or batch.tombstones is not None or truncation.is_new:
-            changeset = reconcile(changes, table_schema, stored, truncation, batch.count, batch.key_changes)
+            changeset = (
+                reconcile(changes, table_schema, stored, truncation, batch.count, batch.key_changes)
+                if carried is None
+                else reconcile_several_keys(changes, self.table_schemas.keys(batch.table, carried), stored, truncation)
+            )
         before = Account(batch.table, read, truncation.applied, quarantined=quarantined)
         account = self._account(batch, before, changeset)
         if stored.row_history is not None:
@@ -140,6 +152,19 @@ class TableMerge:
         self._commit(batch, changeset, table_schema, stored, account)
         if table_schema.key:
             self._emptied.remove_gone(batch, stored, truncation)
+        return account
+
+    def _merge_each_key(self, batch: TableBatch, others: Mapping[Key, Key], schemas: Schemas, origin: str) -> Account:
+        """Merges the events of each key on their own, those of the key that is in force at the end last, and returns
+        the account of all. `others`: `TableSchemas.other_keys`."""
+        stored = self.table_state(batch.table)
+        require_rekeyable(batch.table, stored, others)
+        own, shares = split_by_key(batch, others)
+        account = Account(batch.table) if own.is_empty else self._merge(own, schemas, origin)
+        last = {key: last_position(share) for key, share in shares.items()}
+        former = self.table_schemas.add_keys(batch.table, last, stored)
+        for key in sorted(shares, key=lambda key: key not in former):
+            account += self._merge(shares[key], schemas, origin, key if key in former else None)
         return account
 
     def _load_state(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.batches.group_stats import Group
+from ingest.batches.group_stats import CHANGE, Group
+from ingest.batches.key_split import have_schema, tombstone_keys
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
@@ -18,16 +19,19 @@ from ingest.changelog.envelope import RESYNCED, key_json
 from ingest.changelog.spelling import caseless
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import TableUnusable
-from ingest.evolution.definition import Definition
+from ingest.evolution.definition import Definition, Place
 from ingest.evolution.inference import columns_for_table, stored_column
+from ingest.evolution.keys import Key, newest_key, other_keys
 from ingest.evolution.life import Lives
 from ingest.evolution.policies import ColumnConflict, EqualNames, evolve
 from ingest.evolution.seen_versions import seen_definition
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
+from ingest.lakehouse.rekeying import newest_position, rekey
 from ingest.loop.evidence import Incoming, SeenVersions, log_assumed_fills
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
+from ingest.reconcile.several_keys import SeveralKeys
 from ingest.values.columns import Column
 
 Refused = dict[Group, tuple[ColumnConflict, ...]]
@@ -102,6 +106,41 @@ class TableSchemas:
             self._keys[batch.table] = (batch.through_batch, known)
         return known
 
+    def other_keys(self, batch: TableBatch) -> dict[Key, Key]:
+        """Returns the keys that changes carry and that are not the one in force: names in the events → columns of the
+        table. Empty where the key is declared."""
+        entry, found = self._entries.get(batch.table), dict[Key, Key]()
+        if entry is None or batch.table in self._rules.primary_keys or batch.table in self._rules.append_only:
+            return found
+        in_force, names, spelling = entry.table_schema.key, entry.table_schema.names, self._rules.spelling(batch.table)
+        carried = [(g.keys, g.schema_id is not None) for g in batch.groups if g.kind == CHANGE]
+        if entry.former_keys:
+            carried.append((tombstone_keys(batch), True))
+        for keys, is_whole in carried:
+            if in_force and keys and keys != (in_force,):
+                known = (*entry.former_keys, *found.values())
+                found |= other_keys(keys, in_force, known, names, spelling, is_whole)
+        # A key without a schema may leave out a column that is null.
+        parts = [names for names, key in found.items() if set(key) < set(in_force) and not have_schema(batch, names)]
+        return {names: key for names, key in found.items() if names not in parts}
+
+    def keys(self, table: str, carried: Key) -> SeveralKeys:
+        """Returns the keys of a table. `carried`: that of the events at hand."""
+        entry = self._entries[table]
+        return SeveralKeys(entry.table_schema, carried, entry.former_keys)
+
+    def add_keys(self, table: str, last: Mapping[Key, Place], stored: TableState) -> tuple[Key, ...]:
+        """Records keys that events have carried, of which the one of the newest event is in force from here on, and
+        brings the stored tables to it. Returns the others. `last`: key → highest position of an event."""
+        entry = self._entries[table]
+        table_schema = entry.table_schema
+        newest = newest_key(table_schema.key, newest_position(stored), last)
+        former = tuple(sorted({*entry.former_keys, *last, table_schema.key} - {newest}))
+        new = replace(entry, table_schema=replace(table_schema, key=newest), former_keys=former)
+        if new != entry:
+            self._record(entry, new, stored)
+        return former
+
     def names(self, table: str) -> set[str]:
         """Returns the names of the table's columns; empty where it is new."""
         entry = self._entries.get(table)
@@ -151,6 +190,7 @@ class TableSchemas:
         known = entry.versions if entry else frozenset()
         versions = known | shown if shown else known
         new = CatalogEntry(self._pipeline, stored.silver.path, table_schema, 0, topics, origin, versions)
+        new = replace(new, former_keys=entry.former_keys) if entry else new
         if entry is None or new != replace(entry, revision=0, path=new.path, is_intent=True):
             self._record(entry, new, stored)
         return self._entries[batch.table].table_schema, refused
@@ -195,10 +235,18 @@ class TableSchemas:
         for part in stored.tables:
             revision = part.revision()
             if revision < entry.revision and (revision or entry.is_intent):
-                is_known = known is not None and revision == (known.revision if known.is_intent else 0)
-                before = known if is_known and known else self._catalog.entry_of_revision(entry, revision)
-                part.evolve(before.table_schema, entry.table_schema, entry.altered_since(before))
+                before = self._entry_of(entry, revision, known)
+                if before.table_schema.key == entry.table_schema.key:
+                    part.evolve(before.table_schema, entry.table_schema, entry.altered_since(before))
+                else:  # A revision of its own, of all tables that hold rows.
+                    former = [key for key in entry.former_keys if key != before.table_schema.key]
+                    rekey(stored, before.table_schema, entry.table_schema, former)
         self._brought_up[table] = entry.revision
+
+    def _entry_of(self, newest: CatalogEntry, revision: int, known: CatalogEntry | None) -> CatalogEntry:
+        """Returns the entry of a stored table's revision. `known`: an earlier entry, which need not be read again."""
+        is_known = known is not None and revision == (known.revision if known.is_intent else 0)
+        return known if is_known and known else self._catalog.entry_of_revision(newest, revision)
 
     def _record(self, entry: CatalogEntry | None, new: CatalogEntry, stored: TableState) -> None:
         """Records `new` as the next revision of `entry`, then brings the stored tables to it."""

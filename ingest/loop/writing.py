@@ -51,6 +51,8 @@ def commit_changeset(
         stored.silver.apply(changeset.silver, table_schema, user_metadata)
     if pending is not None and DELETE in pending.actions:
         stored.pending.remove(pending.states.where(F.col(ACTION) == DELETE), table_schema, user_metadata)
+    if changeset.removed_pending is not None:
+        stored.pending.remove_located(changeset.removed_pending, user_metadata)
     return _compact(stored, table_schema)
 
 

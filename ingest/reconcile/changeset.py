@@ -82,7 +82,8 @@ class Truncation:
 @dataclass(frozen=True)
 class Changeset:
     """The rows to write; None: nothing. `tombstones`: new ones. `refused`: changes with their `CODE`. `applied`,
-    `quarantined`: numbers of events. `is_small`: there is little to write, and it is in one partition."""
+    `quarantined`: numbers of events. `is_small`: there is little to write, and it is in one partition.
+    `removed_pending`: the `LOCATION` of pending rows to remove once silver is committed."""
 
     silver: RowChanges | None
     pending: RowChanges | None
@@ -91,6 +92,7 @@ class Changeset:
     applied: int
     quarantined: int
     is_small: bool = False
+    removed_pending: DataFrame | None = None
 
 
 def above_truncate(changes: DataFrame, position: tuple[int, ...] | None) -> DataFrame:

@@ -20,10 +20,13 @@ REPORTS = (
     "dropped-column-comes-back",
     "dropped-column-with-a-default",
     "incremental-snapshot-without-lsn",
+    "key-loses-a-column",
     "keyless-table-gets-a-column-with-a-default",
     "keyless-table-loses-a-column",
     "names-with-spaces-widen-twice",
     "nullable-column-with-default",
+    "primary-key-gets-a-column",
+    "primary-key-moves-to-another-column",
     "timestamp-column-is-added",
 )
 """The reports that must give the rows in `expected.json`."""

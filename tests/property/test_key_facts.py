@@ -86,8 +86,8 @@ def _events(spark: SparkSession, cases: list[Source]) -> DataFrame:
         rows, "case int, at int, _deleted boolean, key array<string>, a int, b int, c int, late boolean"
     )
     fields = {f.name: F.lit(0) for f in POSITION.fields} | {"major": F.col("at")}
-    at = F.struct(*(value.alias(name) for name, value in fields.items())).cast(POSITION)
-    return frame.withColumn(POSITION_COLUMN, at).localCheckpoint()
+    place = F.struct(*(value.alias(name) for name, value in fields.items())).cast(POSITION)
+    return frame.withColumn(POSITION_COLUMN, place).localCheckpoint()
 
 
 def _folded(

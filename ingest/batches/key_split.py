@@ -1,0 +1,69 @@
+"""Splits a table's batch by the keys that its events carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from ingest.batches.group_stats import CHANGE, Group, groups_by_slice
+from ingest.batches.key_names import Keys, key_names, keys_of
+from ingest.batches.table_batch import TableBatch
+
+Key = tuple[str, ...]
+
+
+def split_by_key(batch: TableBatch, others: Mapping[Key, Key]) -> tuple[TableBatch, dict[Key, TableBatch]]:
+    """Returns the share of a batch that carries none of the keys `others` (names in the events → columns), with all
+    events that are no changes; and the share of each other key, by its columns."""
+    names: dict[Key, list[Key]] = {}
+    for carried, key in others.items():
+        names.setdefault(key, []).append(carried)
+    own = _share(batch, ~_carries(batch, others), groups=[g for g in batch.groups if g.kind != CHANGE])
+    return own, {key: _share(batch, _carries(batch, found)) for key, found in names.items()}
+
+
+def tombstone_keys(batch: TableBatch) -> Keys:
+    """Returns the distinct keys of the batch's null tombstones, by the names of their columns."""
+    if batch.tombstones is None:
+        return ()
+    names = batch.tombstones.select(key_names(batch.events.sparkSession, F.col("key")).alias("names")).distinct()
+    return keys_of([row["names"] for row in names.where("names IS NOT NULL").collect()])  # a row per form of a key
+
+
+def have_schema(batch: TableBatch, names: Key) -> bool:
+    """Returns True if a record whose key names these columns has the key's schema."""
+    records = [batch.events.where(batch.changed).select("key")]
+    records += [] if batch.tombstones is None else [batch.tombstones.select("key")]
+    schema = F.get_json_object(F.col("key").cast("string"), "$.schema")
+    return any(not keys.where(_carries(batch, [names]) & schema.isNotNull()).isEmpty() for keys in records)
+
+
+def last_position(batch: TableBatch) -> tuple[int, ...]:
+    """Returns the highest position of a change; () if there is none."""
+    return max((group.last_position for group in batch.groups if group.kind == CHANGE), default=())
+
+
+def _carries(batch: TableBatch, keys: Iterable[Key]) -> Column:
+    """Returns true for a record whose key names the columns of one of these keys."""
+    carried = F.from_json(key_names(batch.events.sparkSession, F.col("key")), "array<string>")
+    found = (F.coalesce(carried == F.array(*map(F.lit, key)), F.lit(False)) for key in keys)
+    return reduce(lambda one, other: one | other, found)
+
+
+def _share(batch: TableBatch, is_in: Column, groups: Iterable[Group] = ()) -> TableBatch:
+    """Returns the events for which `is_in` is true, with statistics of their own. `groups`: more groups of theirs."""
+    events = batch.events.where(is_in)
+    changed = groups_by_slice(events.where(batch.changed), F.lit(0)).get(0, [])
+    tombstones = None if batch.tombstones is None else batch.tombstones.where(is_in)
+    count = 0 if tombstones is None else tombstones.count()
+    return replace(
+        batch,
+        groups=[*groups, *changed],
+        events=events,
+        tombstones=tombstones if count else None,
+        tombstone_count=count,
+    )

@@ -1,0 +1,106 @@
+"""Changes the key of a stored table: the columns that tell its rows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ingest.changelog.change import COLUMN_POSITIONS, POSITION_COLUMN, quoted
+from ingest.lakehouse.row_changes import RowChanges
+from ingest.lakehouse.silver import Silver
+from ingest.lakehouse.tombstones import Tombstones
+from ingest.merge.actions import ACTION, INSERT, TOMBSTONE_KEY, tombstone_key
+from ingest.merge.key_facts import carriers, is_newest
+from ingest.merge.table_schema import TableSchema
+
+_IN_SILVER, _IS_SHOWN = "_ingest_in_silver", "_ingest_is_shown"
+
+
+class KeyedTable(Protocol):
+    """The stored tables of one source table, as `reconcile.TableState` has them."""
+
+    @property
+    def silver(self) -> Silver: ...
+    @property
+    def pending(self) -> Silver: ...
+    @property
+    def tombstones(self) -> Tombstones: ...
+
+
+def rekey(stored: KeyedTable, before: TableSchema, after: TableSchema, former: Sequence[tuple[str, ...]]) -> None:
+    """Brings a table from the key of `before` to that of `after`, and to the revision of `after`.
+
+    First each row leaves a tombstone of its old key at its position, so that late events of that key are judged as
+    before. Then silver is rewritten, sorted by the new key. Of rows with equal values in it the newest one is shown;
+    the others wait in the pending table. Repeated after a crash it does the rest. `former`: other keys that events
+    have carried."""
+    if not stored.silver.exists():
+        return
+    rows = _rows(stored)
+    stored.tombstones.write(_old_facts(rows, stored, before.key, former))
+    if not stored.pending.exists() and _is_unique(rows, after.key):
+        stored.silver.rekey(stored.silver.rows(), after, changed=False)
+        return
+    ranked = _once(rows, after).withColumn(_IS_SHOWN, is_newest(after.key)).localCheckpoint()
+    hidden = ranked.where(F.col(_IN_SILVER) & ~F.col(_IS_SHOWN))
+    changed = not ranked.where(F.col(_IN_SILVER) != F.col(_IS_SHOWN)).isEmpty()
+    count = hidden.count()
+    if count:
+        states = hidden.withColumn(ACTION, F.lit(INSERT))
+        stored.pending.apply(RowChanges(states, frozenset({INSERT}), frozenset(), count), after, {})
+    stored.silver.rekey(ranked.where(_IS_SHOWN), after, changed)
+    # Without those that silver shows now.
+    positions = ranked.where(_IS_SHOWN).select(POSITION_COLUMN)
+    waiting = stored.pending.rows()
+    shown = waiting.where(is_complete()).join(positions, POSITION_COLUMN, "left_semi").select(POSITION_COLUMN)
+    stored.pending.rekey(waiting.join(shown, POSITION_COLUMN, "left_anti"), after, changed=True)
+
+
+def is_complete() -> Column:
+    """Returns true for a row of which all values are known: one that waits in the pending table only because a newer
+    row has its key."""
+    unknown = F.exists(F.map_values(COLUMN_POSITIONS), lambda entry: entry.isNull())
+    return F.col(POSITION_COLUMN).isNotNull() & ~F.coalesce(unknown, F.lit(False))
+
+
+def newest_position(stored: KeyedTable) -> tuple[int, ...]:
+    """Returns the highest position of any row or tombstone of the table; () if it has none."""
+    found = [table.rows().select(POSITION_COLUMN) for table in (stored.silver, stored.pending) if table.exists()]
+    found += [stored.tombstones.keys().select(POSITION_COLUMN)] if stored.tombstones.exists() else []
+    highest = (rows.agg(F.max(POSITION_COLUMN).alias("at")).first() for rows in found)
+    return max((tuple(row["at"]) for row in highest if row is not None and row["at"] is not None), default=())
+
+
+def _rows(stored: KeyedTable) -> DataFrame:
+    """Returns all rows with an image: those of silver, and those that wait."""
+    shown = stored.silver.rows().withColumn(_IN_SILVER, F.lit(True))
+    if not stored.pending.exists():
+        return shown
+    waiting = stored.pending.rows().where(F.col(POSITION_COLUMN).isNotNull())
+    return shown.unionByName(waiting.withColumn(_IN_SILVER, F.lit(False)), allowMissingColumns=True)
+
+
+def _old_facts(
+    rows: DataFrame, stored: KeyedTable, key: tuple[str, ...], former: Sequence[tuple[str, ...]]
+) -> DataFrame:
+    """Returns a tombstone of the old key for each row whose event carried that key."""
+    if former and stored.tombstones.exists():
+        known = stored.tombstones.all().select(TOMBSTONE_KEY, POSITION_COLUMN)
+        rows = carriers(rows, key, dict.fromkeys(former, known))
+    return rows.select(tombstone_key(key).alias(TOMBSTONE_KEY), POSITION_COLUMN)
+
+
+def _is_unique(rows: DataFrame, key: Sequence[str]) -> bool:
+    return rows.groupBy(*map(quoted, key)).count().where("count > 1").isEmpty()
+
+
+def _once(rows: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """Returns the complete rows. Of copies that a crash has left, that of the pending table."""
+    by = [*map(quoted, table_schema.key), F.col(POSITION_COLUMN)]
+    order = [c for c in rows.columns if c not in (*table_schema.key, POSITION_COLUMN)]
+    best = F.min_by(F.struct(*map(quoted, order)), F.col(_IN_SILVER)).alias("_ingest_best")
+    once = rows.where(is_complete()).groupBy(*by).agg(best)
+    return once.select(*by, *(F.col("_ingest_best").getField(c).alias(c) for c in order))
