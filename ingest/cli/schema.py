@@ -15,9 +15,7 @@ from ingest.cli.printing import plain_console
 from ingest.config import json_schema_text, load
 from ingest.errors import ConfigError
 from ingest.failures.conversion import converting_errors
-from ingest.lakehouse.schema_history import SchemaHistory
-from ingest.names import nearest
-from ingest.pipeline.definition_changes import DefinitionChange, definition_changes
+from ingest.pipeline.definition_changes import DefinitionChange, table_changes
 from ingest.spark.session import running
 
 
@@ -33,8 +31,8 @@ def schema(
 
     Example: ingest schema > conf/pipeline.schema.json
 
-    The changes are those that the source's triggers have sent (`ingest connector ddl-trigger`): ingest schema
-    public.orders --pipeline shop
+    The changes are those that the source's triggers have sent (`ingest connector ddl-trigger`), and what the schemas of
+    events show without them: ingest schema public.orders --pipeline shop
     """
     del debug
     if table is None:
@@ -50,16 +48,9 @@ def schema(
 
 
 def _changes(table: str, pipeline: str) -> list[DefinitionChange]:
-    """Returns the changes of a table. Raises ConfigError for a table of which no message was captured."""
     loaded = load(pipeline)
     with running(f"ingest schema {loaded.name}", loaded.session) as spark, converting_errors(loaded):
-        history = SchemaHistory(spark, loaded.layout.schemas, loaded.name)
-        messages = history.told(table)
-        if not messages:
-            otherwise = "install the triggers: ingest connector ddl-trigger postgres"
-            remedy = nearest(table, history.tables(), otherwise)
-            raise ConfigError(f"pipeline {loaded.name} has captured no message about table {table}", remedy)
-        return definition_changes(messages)
+        return table_changes(spark, loaded.name, loaded.layout, table)
 
 
 def _plain(change: DefinitionChange) -> dict[str, Any]:
@@ -68,8 +59,8 @@ def _plain(change: DefinitionChange) -> dict[str, Any]:
 
 
 def _show(table: str, changes: Sequence[DefinitionChange]) -> None:
-    shown = Table("changed at", "position", "change", "what to do", title=table)
+    shown = Table("changed at", "position", "change", "known by", "what to do", title=table)
     for change in changes:
         at = "" if change.at is None else change.at.astimezone(UTC).isoformat()
-        shown.add_row(at, ":".join(map(str, change.position[:4])), change.text, change.remedy or "")
+        shown.add_row(at, ":".join(map(str, change.position[:4])), change.text, change.origin, change.remedy or "")
     plain_console().print(shown)

@@ -1,11 +1,14 @@
-"""What the source's messages tell of the changes of a table's definition."""
+"""The changes of a table's definition, as the source's messages tell them and the schemas of its events show them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from pyspark.sql import SparkSession
+
+from ingest.errors import ConfigError
 from ingest.evolution.changes import (
     AddColumn,
     AlterDefault,
@@ -18,9 +21,11 @@ from ingest.evolution.changes import (
     RenameColumn,
     SchemaChange,
 )
-from ingest.evolution.definition import ColumnDefinition, Fill, FillKind, Place
+from ingest.evolution.definition import ColumnDefinition, Fill, FillKind, Place, Version
 from ingest.evolution.lives import lives
-from ingest.lakehouse.schema_history import ToldVersion
+from ingest.lakehouse.catalog import Catalog
+from ingest.lakehouse.schema_history import SchemaHistory, ToldVersion
+from ingest.names import Lakehouse, nearest
 
 _UNKNOWN = "take a new snapshot of the table"
 
@@ -45,10 +50,23 @@ class DefinitionChange:
     remedy: str | None = None
 
 
-def definition_changes(messages: Sequence[ToldVersion]) -> list[DefinitionChange]:
-    """Returns the changes that messages about one table tell, by position."""
+def table_changes(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, table: str) -> list[DefinitionChange]:
+    """Returns the changes of a table's definition, by position. Raises ConfigError if nothing of it is known."""
+    history = SchemaHistory(spark, lakehouse.schemas, pipeline)
+    entries = {entry.table_schema.table: entry for entry in Catalog(spark, lakehouse.tables).entries(pipeline)}
+    messages = history.told(table)
+    if not messages and table not in entries:
+        remedy = nearest(table, {*entries, *history.tables()}, "see its tables with: ingest status PIPELINE")
+        raise ConfigError(f"pipeline {pipeline} knows no definition of table {table}", remedy)
+    return definition_changes(messages, entries[table].versions if table in entries else ())
+
+
+def definition_changes(messages: Sequence[ToldVersion], seen: Collection[Version] = ()) -> list[DefinitionChange]:
+    """Returns the changes that messages about one table tell and its events show, by position. `seen`: the versions
+    that events show."""
     times = {message.since: message.at for message in messages}
-    versions = sorted((m.version for m in messages if m.version is not None), key=lambda version: version.since)
+    told = (message.version for message in messages if message.version is not None)
+    versions = sorted({*told, *seen}, key=lambda version: version.since)
     found = [
         DefinitionChange(message.since, message.at, "fault", message.fault.problem, "", message.fault.remedy)
         for message in messages

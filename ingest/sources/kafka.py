@@ -84,7 +84,7 @@ class KafkaSource:
                 starts.setdefault(topic, {})[partition] = first[topic][partition] if known is None else known
         records = {topic: partitions for topic, partitions in ends.items() if topic == self._record_topic}
         others = {topic: partitions for topic, partitions in ends.items() if topic not in records}
-        span = messages_first(starts, others, self._message_topics(others), limit)
+        span = messages_first(starts, others, message_topics(others, self._topic_prefix), limit)
         if span is None or not span.behind:
             span = extended(span, limited(starts, records, limit))
         return None if span is None else replace(span, topic_ids=self._seen(self._admin.topic_ids(span.end)))
@@ -94,19 +94,10 @@ class KafkaSource:
         # First: what its records are about is in the other topics by then.
         records = [] if self._record_topic is None else self._admin.present([self._record_topic])
         of_records = self._admin.end_offsets(records) if records else {}
-        messages = self._admin.present(self._message_topics(topics))
+        messages = self._admin.present(message_topics(topics, self._topic_prefix))
         ends = self._admin.end_offsets([topic for topic in topics if topic not in messages])
         ends |= of_records
         return ends | self._admin.end_offsets(messages) if messages else ends
-
-    def _message_topics(self, topics: Iterable[str]) -> set[str]:
-        """Returns the names of the topics to which a connector of these topics writes messages."""
-        if self._topic_prefix is not None:
-            return {f"{self._topic_prefix}.{_MESSAGES}"}
-        parts = (topic.split(".") for topic in topics)
-        return {
-            f"{names[0]}.{_MESSAGES}" for names in parts if len(names) == _PARTS_OF_A_TABLE or names[1:] == [_MESSAGES]
-        }
 
     def _seen(self, ids: Mapping[str, str]) -> Mapping[str, str]:
         if any(self._ids.get(topic, id_) != id_ for topic, id_ in ids.items()):
@@ -123,7 +114,7 @@ class KafkaSource:
         if self._start == "earliest" or later:
             return begin
         # A definition may be older than the first event that is read.
-        messages = {topic: begin[topic] for topic in self._message_topics(topics) if topic in begin}
+        messages = {topic: begin[topic] for topic in message_topics(topics, self._topic_prefix) if topic in begin}
         if self._start == "latest":
             return self._admin.end_offsets(topics) | messages
         chosen = self._start
@@ -145,6 +136,15 @@ class KafkaSource:
             .load()
         )
         return _records().of(found)
+
+
+def message_topics(topics: Iterable[str], topic_prefix: str | None) -> set[str]:
+    """Returns the names of the topics to which the connector of these topics writes messages. `topic_prefix`: the
+    connector's; by default that of topics `PREFIX.SCHEMA.TABLE`."""
+    if topic_prefix is not None:
+        return {f"{topic_prefix}.{_MESSAGES}"}
+    parts = (topic.split(".") for topic in topics)
+    return {f"{names[0]}.{_MESSAGES}" for names in parts if len(names) == _PARTS_OF_A_TABLE or names[1:] == [_MESSAGES]}
 
 
 @cache

@@ -14,9 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from ingest.backfill.replay import Case, Delivery, replay
 from ingest.changelog.envelope import RECORD, events
 from ingest.changelog.naming import Naming
+from ingest.errors import ConfigError
+from ingest.evolution.definition import Origin
 from ingest.lakehouse.schema_history import SchemaHistory
 from ingest.names import Lakehouse
-from ingest.pipeline.definition_changes import definition_changes
+from ingest.pipeline.definition_changes import definition_changes, table_changes
 
 pytestmark = pytest.mark.spark
 RECORDED = Path(__file__).parents[1] / "connector" / "recorded" / "ddl.jsonl"
@@ -129,6 +131,12 @@ def test_merge_keeps_the_messages_of_a_table(spark: SparkSession, tmp_path: Path
         "column c added; rows from before read 7",
     ]
     assert all(change.at is not None for change in changes)
+    shown = table_changes(spark, "ddl", Lakehouse(str(tmp_path / "ddl")), "ddl.items")
+    assert [change.text for change in shown if change.origin == Origin.TOLD] == [change.text for change in changes][1:]
+    assert shown[0].kind == "first", "the snapshot shows columns before the first message"
+    assert "id" in shown[0].text
+    with pytest.raises(ConfigError, match=r"did you mean ddl\.items"):
+        table_changes(spark, "ddl", Lakehouse(str(tmp_path / "ddl")), "items")
     kinds = [(change.kind, change.remedy is not None) for change in definition_changes(history.told("ddl.orders"))]
     for expected in (
         ("add.column", True),

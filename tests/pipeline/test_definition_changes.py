@@ -7,8 +7,10 @@ from typing import Any
 
 from ingest.errors import ChangelogUnusable
 from ingest.evolution.ddl_version import ddl_version
+from ingest.evolution.definition import ColumnDefinition, Definition, Origin, Version
 from ingest.lakehouse.schema_history import ToldVersion
 from ingest.pipeline.definition_changes import definition_changes
+from ingest.values.types import Kind, LogicalType
 
 
 def column(number: int, name: str, type_: str = "integer", **changes: Any) -> dict[str, Any]:
@@ -79,3 +81,21 @@ def test_value_that_only_the_source_knows_and_a_failure_have_a_remedy() -> None:
     )
     assert fault.kind == "fault"
     assert "send_definitions" in (fault.remedy or "")
+
+
+def test_what_events_show_is_told_with_its_origin() -> None:
+    def seen(at: int, *names: str) -> Version:
+        columns = tuple(ColumnDefinition(name, LogicalType(Kind.INT32)) for name in names)
+        return Version((0, at, 0, 0, 1, at, 0), Definition(columns, ("id",)), Origin.SEEN)
+
+    versions = {seen(5, "id"), seen(15, "id", "a"), seen(25, "id", "a", "b")}
+    without = definition_changes([], versions)
+    assert [(change.text, change.origin) for change in without[1:]] == [
+        ("column a added; rows from before read null", Origin.SEEN.value),
+        ("column b added; rows from before read null", Origin.SEEN.value),
+    ]
+    (first, *told) = definition_changes([message(10, ID), message(20, ID, column(2, "a", missing=[7]))], versions)
+    assert first.origin == Origin.SEEN.value
+    assert [(change.text, change.origin) for change in told if change.kind == "add.column"] == [
+        ("column a added; rows from before read 7", Origin.TOLD.value),
+    ]

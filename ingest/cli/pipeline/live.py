@@ -7,15 +7,26 @@ from typing import Any
 
 from rich.table import Table
 
+from ingest.changelog.ddl_message import DDL_MESSAGE
 from ingest.config import Pipeline
 from ingest.config.connect import ConnectSettings
 from ingest.config.source import SourceSettings
 from ingest.connector import Connectors, ReaderSettings, Risk, risks, topic_risks, version_risks
+from ingest.connector.recipe import POSTGRES_CLASS
 from ingest.errors import SourceRefused
 from ingest.sources.captured import captured_offsets, is_remote
 from ingest.sources.declarations import mismatches, unseen_columns
+from ingest.sources.kafka import message_topics
 from ingest.sources.kafka_admin import KafkaAdmin, lag
 from ingest.sources.newest_events import newest_shapes
+
+_NO_TRIGGERS = Risk(
+    DDL_MESSAGE,
+    "(no messages)",
+    "what an event's schema can't show of a changed table is assumed: renames, and what older rows read",
+    "install the source's triggers: ingest connector ddl-trigger postgres",
+    loses=False,
+)
 
 
 def live_state(pipeline: Pipeline) -> dict[str, Any]:
@@ -27,7 +38,9 @@ def live_state(pipeline: Pipeline) -> dict[str, Any]:
     outdated. Raises SourceRefused and Unreachable.
     """
     admin = KafkaAdmin(pipeline.source.kafka)
-    topics = admin.topics(pipeline.source.topics, pipeline.source.changelog_pattern)
+    tables = admin.topics(pipeline.source.topics, pipeline.source.changelog_pattern)
+    messages = admin.present(message_topics(tables, pipeline.source.debezium.topic_prefix))
+    topics = tuple(sorted({*tables, *messages}))
     beginning = admin.beginning_offsets(topics)
     end = admin.end_offsets(topics)
     path = pipeline.layout.bronze(pipeline.name)
@@ -39,7 +52,8 @@ def live_state(pipeline: Pipeline) -> dict[str, Any]:
         reached = {t: {**ps, **captured.get(t, {})} for t, ps in beginning.items()}
         behind = lag(end, reached)
     source = pipeline.source
-    shapes = newest_shapes(source.kafka, beginning, end, source.topic_tables, source.table_names)
+    ends = {topic: partitions for topic, partitions in end.items() if topic not in messages}
+    shapes = newest_shapes(source.kafka, beginning, ends, source.topic_tables, source.table_names)
     connector, connector_risks = _connector(source.connect, source, topics) if source.connect else (None, [])
     accepted = source.connect.accept if source.connect is not None else ()
     return {
@@ -95,7 +109,10 @@ def _connector(
         control.notifications if control is not None else None,
     )
     kind = config.get("connector.class", "")
-    return state, [*risks(config, reader), *version_risks(kind, connectors.version_of(kind))]
+    found = [*risks(config, reader), *version_risks(kind, connectors.version_of(kind))]
+    if kind == POSTGRES_CLASS and not message_topics(topics, config.get("topic.prefix")) & {*topics}:
+        found.append(_NO_TRIGGERS)
+    return state, found
 
 
 def _topic_risks(admin: KafkaAdmin, topics: tuple[str, ...]) -> list[Risk]:
