@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ingest.batches.rules import Rules
 from ingest.changelog.accounting import COUNTS, Account
 from ingest.changelog.change import quoted
+from ingest.changelog.forms import Form
 from ingest.changelog.naming import Naming
 from ingest.changelog.origin import TableNaming
 from ingest.errors import ConfigError
@@ -128,6 +129,7 @@ def _rules(declarations: Mapping[str, Any]) -> Rules:
     return Rules(
         naming=Naming(
             topic_tables=tuple(declarations.get("topic_tables", {}).items()),
+            forms=tuple((topic, Form(form)) for topic, form in declarations.get("record_forms", {}).items()),
             sequences=tuple((t, s["sequence"]) for t, s in tables.items() if "sequence" in s),
             names=TableNaming(
                 declarations.get("table_names", "schema.table"), frozenset(declarations.get("topic_tables", {}))

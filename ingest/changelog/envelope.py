@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.ddl_message import ddl_content, ddl_table
 from ingest.changelog.dialects.registry import source_numbers
+from ingest.changelog.forms import FORM_HEADER, is_row, rewritten
 from ingest.changelog.naming import Naming
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import (
@@ -92,7 +93,6 @@ _YEARS_1_TO_9999 = -62_135_596_800_000, 253_402_300_799_999
 """In milliseconds since 1970-01-01."""
 _FRAME_BYTES = 5
 """The size of a schema registry's frame: the byte 0 and four bytes of a schema ID."""
-_ENVELOPE_FIELDS = ("op", "before", "after", "source")
 
 
 def _value_type(naming: Naming) -> T.StructType:
@@ -153,7 +153,8 @@ def events(records: DataFrame, naming: Naming, also: Sequence[str] = ()) -> Data
 
 @lru_cache(maxsize=64)
 def _projections(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...]:
-    """Returns successive projections: parse the value, unwrap the envelope, classify the event, build its columns.
+    """Returns successive projections: parse the value, rewrite other forms, unwrap the envelope, classify the event,
+    build its columns.
 
     An expression that several columns need is a column of an earlier projection: inlined, the plan would be many times
     as long. Cached, since building them takes longer than a small batch.
@@ -162,6 +163,7 @@ def _projections(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...
     envelope = _envelope(naming)
     steps = (
         [*record, *passed_on, opened(F.col("value"), _value_type(naming)).alias("_json")],
+        *(_rewriting(naming, passed_on) if naming.may_have_other_forms else ()),
         [*record, *passed_on, *(column.alias(name) for name, column in envelope.items())],
         [
             *record,
@@ -172,6 +174,24 @@ def _projections(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...
         [*_event(naming), *passed_on],
     )
     return tuple(map(Projection, steps))
+
+
+def _rewriting(naming: Naming, passed_on: Sequence[Column]) -> list[list[Column]]:
+    """Returns the projections that rewrite records of other forms, and parse again those that were."""
+    before = [*map(F.col, RECORD.names), *passed_on, F.col("_json")]
+    op = F.coalesce("_json.op", "_json.payload.op")
+    steps, names = list[list[Column]](), list[str]()
+    is_control, named = naming.is_control(F.col("topic"), op), [topic for topic, _ in naming.topic_tables]
+    for columns in rewritten(is_control, dict(naming.forms), named):
+        steps.append([*before, *map(F.col, names), *(column.alias(name) for name, column in columns.items())])
+        names += columns
+    new = F.col("_rewritten")
+    form = F.array(F.struct(F.lit(FORM_HEADER).alias("key"), new["form"].alias("value")))
+    headers = F.concat(F.coalesce("headers", F.array().cast(RECORD["headers"].dataType)), form)
+    changed = {"headers": headers, "value": new["value"], "_json": opened(new["value"], _value_type(naming))}
+    after = {name: F.when(new.isNotNull(), column).otherwise(F.col(name)) for name, column in changed.items()}
+    record = [after.get(name, F.col(name)).alias(name) for name in (*RECORD.names, "_json")]
+    return [*steps, [*record, *passed_on]]
 
 
 def _envelope(naming: Naming) -> dict[str, Column]:
@@ -242,7 +262,10 @@ def _problem(unordered: Column) -> Column:
     """Returns the problem of a value that is no usable change event. `unordered`: its sequence column has no value."""
     value = F.col("value")
     framed = (F.length(value) > _FRAME_BYTES) & (F.substring(value, 1, 1) == F.lit(b"\0"))
-    other = F.when(_is_unwrapped_row(value), UNWRAPPED_ROW).otherwise(UNKNOWN_OP)
+    row = F.when(F.col("_wrapped"), F.get_json_object(value.cast("string"), "$.payload")).otherwise(
+        value.cast("string")
+    )
+    other = F.when(is_row(row), UNWRAPPED_ROW).otherwise(UNKNOWN_OP)
     return (
         F.when(framed, REGISTRY_FRAME)
         .when(F.col("_specversion").isNotNull() & F.col("_op").isNull(), CLOUD_EVENT)
@@ -250,14 +273,6 @@ def _problem(unordered: Column) -> Column:
         .when(unordered, NO_SEQUENCE)
         .otherwise(other)
     )
-
-
-def _is_unwrapped_row(value: Column) -> Column:
-    """Returns true for an object, wrapped in Connect's schema or not, that has fields but none of an envelope."""
-    text = value.cast("string")
-    names = F.json_object_keys(F.when(F.col("_wrapped"), F.get_json_object(text, "$.payload")).otherwise(text))
-    fields = F.array(*map(F.lit, _ENVELOPE_FIELDS))
-    return F.coalesce((F.size(names) > 0) & ~F.arrays_overlap(names, fields), F.lit(False))
 
 
 def _ends_snapshot(snapshot: Column) -> Column:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from ingest.changelog.forms import Form
 from ingest.changelog.origin import UNNAMED, TableNaming, origin
 
 _READING_VERSION = 3
@@ -19,14 +20,21 @@ class Naming:
     """Names of topics and tables that the envelope alone doesn't give.
 
     `topic_tables`: (topic, table) pairs. `sequences`: (table, column) pairs, the column that orders the table's changes
-    if the source has no position. `names`: the form of the table names in both; bronze has `schema.table`.
+    if the source has no position. `names`: the form of the table names in both; bronze has `schema.table`. `forms`:
+    (topic, form) pairs of topics whose records don't tell it.
     """
 
     topic_tables: tuple[tuple[str, str], ...] = ()
     sequences: tuple[tuple[str, str], ...] = ()
     names: TableNaming = field(default_factory=TableNaming)
+    forms: tuple[tuple[str, Form], ...] = ()
     heartbeat_prefix: str = "__debezium-heartbeat"
     transaction_suffix: str = "transaction"
+
+    @property
+    def may_have_other_forms(self) -> bool:
+        """True if the pipeline's file names tables or forms of topics: only then records of other forms are read."""
+        return bool(self.topic_tables or self.forms)
 
     @property
     def digest(self) -> str:
@@ -39,6 +47,8 @@ class Naming:
             f"names={names}, heartbeat_prefix={self.heartbeat_prefix!r}, "
             f"transaction_suffix={self.transaction_suffix!r})"
         )
+        if self.forms:
+            text += f" forms={sorted((topic, str(form)) for topic, form in self.forms)!r}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def is_control(self, topic: Column, op: Column) -> Column:

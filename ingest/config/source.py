@@ -130,6 +130,13 @@ class SourceSettings(Section):
     topic_tables: Mapping[Text, Table] = Field(
         default={}, description="topic: table, for events that don't name their table."
     )
+    record_forms: Mapping[Text, Literal["debezium", "unwrapped", "upsert", "cloudevents"]] = Field(
+        default={},
+        description="topic: form of its records, where they don't tell it. debezium: events in Debezium's envelope. "
+        "unwrapped: rows that ExtractNewRecordState has taken out of it, with the fields that it adds (__op, "
+        "__deleted, ...). upsert: rows of any producer; a null value deletes the row of its key. "
+        "cloudevents: Debezium's events in CloudEvents envelopes.",
+    )
     table_names: Literal[
         "schema.table", "database.schema.table", "server.schema.table", "server.database.schema.table"
     ] = Field(
@@ -218,9 +225,11 @@ class SourceSettings(Section):
             if len(set(self.topics)) < len(self.topics):
                 raise ValueError("names a topic twice in topics")
             offsets = {} if isinstance(self.start_offsets, str) else self.start_offsets
-            absent = sorted((set(offsets) | set(self.topic_tables)) - set(self.topics))
+            absent = sorted((set(offsets) | set(self.topic_tables) | set(self.record_forms)) - set(self.topics))
             if absent:
-                raise ValueError(f"start_offsets or topic_tables name {absent[0]!r}, which is not in topics")
+                raise ValueError(
+                    f"start_offsets, topic_tables or record_forms name {absent[0]!r}, which is not in topics"
+                )
         return self
 
     @model_validator(mode="after")

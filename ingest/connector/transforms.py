@@ -16,7 +16,8 @@ _HARMLESS = {
     "SchemaChangeEventFilter",
 }
 _EFFECTS = {
-    "ExtractNewRecordState": "it unwraps rows: the kind of a change and its position in the log are lost",
+    "ExtractNewRecordState": "it unwraps rows: what add.fields doesn't add is lost of a change: its kind (op), its "
+    "place in the log (lsn, sequence), its table (schema, table)",
     "ExtractNewDocumentState": "it unwraps documents: the kind of a change and its position are lost",
     "Filter": "records that it drops never arrive",
     "ContentBasedRouter": "records may go to topics that the pipeline doesn't read",

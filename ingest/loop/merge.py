@@ -56,10 +56,10 @@ _REASONS = {
     REGISTRY_FRAME: "the value is in a schema registry's frame (the byte 0, then a schema id), as Avro, Protobuf or "
     "JSON Schema converters write it: set the connector's value.converter to "
     "org.apache.kafka.connect.json.JsonConverter",
-    CLOUD_EVENT: "the value is a CloudEvents envelope: set the connector's value.converter to "
-    "org.apache.kafka.connect.json.JsonConverter in place of CloudEventsConverter",
-    UNWRAPPED_ROW: "the value is a bare row without op, source, before and after: take ExtractNewRecordState (unwrap) "
-    "out of the connector's transforms",
+    CLOUD_EVENT: "the value is a CloudEvents envelope: declare it in the pipeline's file (source: {record_forms: "
+    "{TOPIC: cloudevents}}). It needs Debezium's attributes (iodebeziumop, ...) and data in JSON, as by default",
+    UNWRAPPED_ROW: "the value is a row without an envelope, and nothing names its table: name it in the pipeline's "
+    "file (source: {topic_tables: {TOPIC: TABLE}}), or let ExtractNewRecordState add it (add.fields: schema,table)",
     UNKNOWN_OP: "the event has no op that is known (c, u, d, r, t, m)",
     NO_SEQUENCE: "neither image holds a whole number in the column that orders the table",
 }

@@ -15,6 +15,7 @@ from ingest.archive import Layout, ManifestArchive, ObjectStore
 from ingest.archive.connect import ConnectorArchive, TopicSelection
 from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
+from ingest.changelog.forms import Form
 from ingest.changelog.naming import Naming
 from ingest.changelog.origin import TableNaming
 from ingest.config import Archive, Pipeline
@@ -41,6 +42,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
     source = pipeline.source
     naming = Naming(
         topic_tables=tuple(source.topic_tables.items()),
+        forms=tuple((topic, Form(form)) for topic, form in source.record_forms.items()),
         heartbeat_prefix=source.debezium.heartbeat_prefix,
         transaction_suffix=source.debezium.topic_transaction,
         sequences=tuple((t, s.sequence) for t, s in pipeline.tables.items() if s.sequence is not None),

@@ -107,7 +107,8 @@ def _of_topics(pipeline: Pipeline) -> Iterator[str]:
     if source.topic_pattern is None:
         return
     offsets = {} if isinstance(source.start_offsets, str) else source.start_offsets
-    for where, topics in (("topic_tables", source.topic_tables), ("start_offsets", offsets)):
+    of_topics = {"topic_tables": source.topic_tables, "record_forms": source.record_forms, "start_offsets": offsets}
+    for where, topics in of_topics.items():
         for topic in topics:
             if not re.fullmatch(source.topic_pattern, topic):
                 yield f"source.{where}: topic_pattern doesn't match {topic!r}, so it isn't read"

@@ -15,6 +15,8 @@ from ingest.errors import ChangelogUnusable, Unreachable
 from ingest.sources.contract import Offsets
 from ingest.sources.kafka_properties import librdkafka_properties
 
+_ENVELOPE = frozenset({"op", "before", "after", "source", "specversion", "ts_ms", "status"})
+"""Names of which a row without an envelope has none."""
 _PER_PARTITION = 20
 _POLL_SECONDS = 0.5
 _TIMEOUT_SECONDS = 20.0
@@ -123,6 +125,7 @@ def shape_of(
     document = _json(value)
     if not isinstance(document, dict):
         return UnreadableTopic(topic, "no JSON objects")
+    document = _rewritten(document, table)
     wrapped = isinstance(document.get("payload"), dict)
     payload: dict[str, Any] = document["payload"] if wrapped else document
     if "op" not in payload:
@@ -134,6 +137,28 @@ def shape_of(
     types = _types(document.get("schema")) if wrapped else {}
     named = table or _table_name(source, table_names) or topic
     return RecordShape(topic, named, tuple(types or row), _key(key), types)
+
+
+def _rewritten(document: dict[str, Any], table: str | None) -> dict[str, Any]:
+    """Returns a document in one of the other forms of `changelog.forms` as Debezium's, any other one as it is. `table`:
+    the declared one."""
+    data: dict[str, Any] | None = document.get("data")
+    if "iodebeziumop" in document and isinstance(data, dict):
+        source = {name: document.get(f"iodebezium{name}") for name in ("name", "db", "schema", "table")}
+        event = {"op": document["iodebeziumop"], "source": source}
+        wrapped = isinstance(data.get("payload"), dict)
+        return data | ({"payload": data["payload"] | event} if wrapped else event)
+    wrapped = isinstance(document.get("payload"), dict) and isinstance(document.get("schema"), dict)
+    row: dict[str, Any] = document["payload"] if wrapped else document
+    if not row or not _ENVELOPE.isdisjoint(row) or not (table or row.get("__table")):
+        return document
+    names = {name for name in row if not name.startswith("__")} if row.keys() & {"__op", "__deleted"} else set(row)
+    source = {name: row.get(f"__{name}") for name in ("name", "db", "schema", "table")}
+    event = {"op": "u", "source": source, "after": {name: row[name] for name in row if name in names}}
+    if not wrapped:
+        return event
+    fields = [one for one in document["schema"].get("fields", ()) if one.get("field") in names]
+    return {"schema": {"fields": [document["schema"] | {"field": "after", "fields": fields}]}, "payload": event}
 
 
 def _table_name(source: Mapping[str, Any], table_names: str) -> str:
@@ -148,13 +173,11 @@ def _table_name(source: Mapping[str, Any], table_names: str) -> str:
 
 def _without_op(topic: str, payload: Mapping[str, Any]) -> UnreadableTopic | None:
     if "specversion" in payload:
-        return UnreadableTopic(topic, "CloudEvents, where Debezium's own envelopes are read")
+        return UnreadableTopic(topic, "CloudEvents without Debezium's attributes (iodebeziumop, ...)")
     is_heartbeat, is_boundary = payload.keys() <= {"ts_ms", "ts_us", "ts_ns"}, {"status", "id"} <= payload.keys()
     if is_heartbeat or (is_boundary and "ts_ms" in payload):
         return None
-    return UnreadableTopic(
-        topic, "rows without an envelope (unwrapped by ExtractNewRecordState?), where envelopes are read"
-    )
+    return UnreadableTopic(topic, "rows without an envelope, whose table nothing names: name it in source.topic_tables")
 
 
 def _types(schema: Any) -> dict[str, str]:

@@ -25,11 +25,14 @@ REPORTS = (
     "keyless-table-loses-a-column",
     "names-with-spaces-widen-twice",
     "nullable-column-with-default",
+    "plain-rows-of-the-default-unwrap",
     "primary-key-gets-a-column",
     "primary-key-moves-to-another-column",
     "timestamp-column-is-added",
 )
 """The reports that must give the rows in `expected.json`."""
+OFFSETS_ONLY = ("plain-rows-of-the-default-unwrap",)
+"""Those whose records have no position of the source."""
 THERE = [name for name in REPORTS if (FOLDER / "reports" / name).is_dir()]
 pytestmark = [
     pytest.mark.spark,
@@ -57,6 +60,8 @@ def replayed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_facto
 
 @pytest.mark.parametrize("name", THERE)
 def test_report_gives_the_expected_rows(name: str, replayed: Replayed, request: pytest.FixtureRequest) -> None:
+    if name in OFFSETS_ONLY and request.node.callspec.params["replayed"] == "shuffled":
+        pytest.skip("only offsets order its records, and Kafka delivers them in their order")
     out, summary = replayed[name]
     assert not summary["quarantined"]
     expected = json.loads((FOLDER / "reports" / name / "expected.json").read_text(encoding="utf-8"))["tables"]

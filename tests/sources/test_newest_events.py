@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,21 @@ def test_record_with_a_schema_gives_columns_types_and_key() -> None:
     assert shape_of(TOPIC, text(key), text(value)) == RecordShape(
         TOPIC, "public.orders", ("id", "total"), ("id",), types
     )
+
+
+def test_other_forms_give_what_debezium_gives() -> None:
+    attributes = {"specversion": "1.0", "iodebeziumop": "c", "iodebeziumschema": "public", "iodebeziumtable": "orders"}
+    images = {"before": None, "after": ROW}
+    data = {"schema": {"type": "struct", "fields": [AFTER]}, "payload": images}
+    row_schema = AFTER | {"fields": [*AFTER["fields"], {"field": "__op", "type": "string"}]}
+    types = {"id": "int32", "total": "decimal(10,2)"}
+    expected = RecordShape(TOPIC, "public.orders", ("id", "total"), ())
+    for value in (attributes | {"data": images}, ROW | {"__op": "c", "__table": "orders", "__schema": "public"}):
+        assert shape_of(TOPIC, b"", text(value)) == expected
+    assert shape_of(TOPIC, b"", text(ROW), "public.orders") == expected
+    assert shape_of(TOPIC, b"", text(attributes | {"data": data})) == replace(expected, types=types)
+    wrapped = {"schema": row_schema, "payload": ROW | {"__op": "c"}}
+    assert shape_of(TOPIC, b"", text(wrapped), "public.orders") == replace(expected, types=types)
 
 
 def test_record_without_a_schema_gives_names() -> None:

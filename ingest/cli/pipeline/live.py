@@ -53,7 +53,9 @@ def live_state(pipeline: Pipeline) -> dict[str, Any]:
         behind = lag(end, reached)
     source = pipeline.source
     ends = {topic: partitions for topic, partitions in end.items() if topic not in messages}
-    shapes = newest_shapes(source.kafka, beginning, ends, source.topic_tables, source.table_names)
+    named = {topic: topic for topic, form in source.record_forms.items() if form in ("unwrapped", "upsert")}
+    named |= source.topic_tables
+    shapes = newest_shapes(source.kafka, beginning, ends, named, source.table_names)
     connector, connector_risks = _connector(source.connect, source, topics) if source.connect else (None, [])
     accepted = source.connect.accept if source.connect is not None else ()
     return {

@@ -1,8 +1,9 @@
 """Bronze: one append-only Delta table per source with every record as it came, in capture batches.
 
-The offsets up to which the source has been read are in bronze itself: in the newest capture's commit (`userMetadata`,
-key `offsets`) and, if the log no longer has that commit, in the rows. So no separate checkpoint can get lost or
-contradict the data, and a start reads one commit, however long the history is.
+A record of another form is stored as Debezium's event (`changelog.forms`). The offsets up to which the source has been
+read are in bronze itself: in the newest capture's commit (`userMetadata`, key `offsets`) and, if the log no longer has
+that commit, in the rows. So no separate checkpoint can get lost or contradict the data, and a start reads one commit,
+however long the history is.
 """
 
 from __future__ import annotations
