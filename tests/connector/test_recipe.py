@@ -131,7 +131,8 @@ def test_check_accepts_the_recipe(judged: Path) -> None:
     code, live = checked(judged)
     assert [risk for risk in live["risks"] if risk["loses"]] == []
     assert (live["connector"]["state"], live["problems"], code) == ("RUNNING", [], 0)
-    assert [risk["setting"] for risk in live["risks"]] == ["ingest_ddl"]
+    # The recipe was written without a pipeline's file, so that it names no brokers for signals.
+    assert [risk["setting"] for risk in live["risks"]] == ["signal.enabled.channels", "ingest_ddl"]
     assert live["connector"]["unread_topics"] == []
     shown = CliRunner().invoke(app, ["check", str(judged), "--live"])
     assert "None of its settings loses data." in shown.stdout
