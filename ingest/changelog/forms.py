@@ -34,7 +34,7 @@ class Form(StrEnum):
 
 FORM_HEADER = "ingest.form"
 """Header of a record that was rewritten. Its value is the form that it had."""
-ENVELOPE_FIELDS = ("op", "before", "after", "source")
+_ENVELOPE_FIELDS = ("op", "before", "after", "source")
 
 _ROWS = (Form.UNWRAPPED, Form.UPSERT)
 _ADDED = "__"
@@ -80,7 +80,7 @@ def is_row(text: Column) -> Column:
     """Returns true for the text of an object that has members, but none of an envelope."""
     names = F.json_object_keys(text)
     return F.coalesce(
-        (F.size(names) > 0) & ~F.arrays_overlap(names, F.array(*map(F.lit, ENVELOPE_FIELDS))), F.lit(False)
+        (F.size(names) > 0) & ~F.arrays_overlap(names, F.array(*map(F.lit, _ENVELOPE_FIELDS))), F.lit(False)
     )
 
 
@@ -150,8 +150,7 @@ def _is_one(text: Column) -> Column:
 
 def _form(declared: Mapping[str, Form], named: Collection[str]) -> Column:
     """Returns the form of a record that can be rewritten."""
-    names = F.json_object_keys("_parts.row")
-    is_object, is_event = F.size(names) > 0, F.arrays_overlap(names, F.array(*map(F.lit, ENVELOPE_FIELDS)))
+    is_object = F.size(F.json_object_keys("_parts.row")) > 0
     names_table = _any_added("table", "source_table")
     row = (
         F.when(names_table, Form.UNWRAPPED)
@@ -159,7 +158,7 @@ def _form(declared: Mapping[str, Form], named: Collection[str]) -> Column:
         .when(F.col("topic").isin(*named), Form.UPSERT)
     )
     form = F.when(_is_cloud_event(), F.when(is_object, Form.CLOUD_EVENTS)).when(
-        is_object & ~is_event & F.col("_other.specversion").isNull(), row
+        is_row(F.col("_parts.row")) & F.col("_other.specversion").isNull(), row
     )
     for declared_form in _ROWS:
         topics = [topic for topic, form in declared.items() if form is declared_form]

@@ -36,7 +36,7 @@ def resync_record(
     named: Mapping[str, str] = {"name": server, "db": database, "schema": table[0], "table": table[1]}
     source: dict[str, Any] = {name: text for name, text in named.items() if text}
     source |= {"connector": "postgresql", "lsn": newest[1], "ts_ms": millis}
-    # The record's epoch follows from its time; the floor's is told by its distance.
+    # The record's epoch follows from its time, the floor's from its distance to it.
     place = [newest[0] - floor[0], *floor[1:4]]
     return {"op": RESYNCED, "ts_ms": millis, "source": source, "resync": {"floor": place, "signal": signal}}
 

@@ -144,11 +144,11 @@ _LOSSLESS: tuple[_Row, ...] = (
 
 def _resync(placement: Placement) -> list[_Row]:
     """Returns the settings by which `ingest resync` reads a table again."""
-    told = placement.notification_topic or f"{placement.prefix}-notifications"
+    notifications = placement.notification_topic or f"{placement.prefix}-notifications"
     rows: list[_Row] = [
         ("read.only", "true", "a read of a table needs no signal table and writes nothing to the database"),
         ("notification.enabled.channels", "sink", "the connector tells how far such a read is"),
-        ("notification.sink.topic.name", told, "in this topic"),
+        ("notification.sink.topic.name", notifications, "in this topic"),
     ]
     if not placement.kafka.get("bootstrap.servers"):
         return rows
