@@ -23,5 +23,4 @@ def names_in_key(spark: SparkSession, key: SparkColumn) -> SparkColumn | None:
 
 @cache
 def _names_udf(jvm: Any) -> Any:
-    string = jvm.org.apache.spark.sql.types.DataTypes.StringType
-    return jvm.functions.udf(java_class(jvm, "ingest.batches.KeyNames")(), string)
+    return java_class(jvm, "ingest.batches.KeyNames").function()

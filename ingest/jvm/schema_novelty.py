@@ -34,5 +34,4 @@ def is_novel(
 
 @cache
 def _novelty_udf(jvm: Any) -> Any:
-    boolean = jvm.org.apache.spark.sql.types.DataTypes.BooleanType
-    return jvm.functions.udf(java_class(jvm, "ingest.json.SchemaNovelty")(), boolean).asNondeterministic()
+    return java_class(jvm, "ingest.json.SchemaNovelty").function()

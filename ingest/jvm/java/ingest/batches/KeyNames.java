@@ -13,6 +13,9 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataTypes;
 
 /**
  * Finds the names of the columns in a record's key. A key of the form of one before it is compared with that, since
@@ -27,6 +30,11 @@ public final class KeyNames implements UDF1 {
 
     private transient KeyForm[] recent;
     private transient int next;
+
+    /** Returns this as a function of a column. Python's bridge can't choose between the overloads of `udf`. */
+    public static UserDefinedFunction function() {
+        return functions.udf((UDF1) new KeyNames(), DataTypes.StringType);
+    }
 
     /** Returns the names in the bytes of a key as a JSON array, `[]` where a record has no key. Null where a key names
      * no columns: it is no JSON object, or an empty one. */

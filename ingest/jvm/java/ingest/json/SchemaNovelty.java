@@ -1,6 +1,9 @@
 package ingest.json;
 
 import org.apache.spark.sql.api.java.UDF4;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataTypes;
 import java.math.BigDecimal;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -40,6 +43,11 @@ public final class SchemaNovelty extends PlainValue implements UDF4 {
     private transient HashSet collecting;
     private transient boolean isNovel;
     private transient long objects;
+
+    /** Returns this as a function of columns. Python's bridge can't choose between the overloads of `udf`. */
+    public static UserDefinedFunction function() {
+        return functions.udf((UDF4) new SchemaNovelty(), DataTypes.BooleanType).asNondeterministic();
+    }
 
     /** Adds each novelty from here on to `novelties`, as text: its place and the kind of value. Null: to none. */
     public void collectInto(HashSet novelties) {
