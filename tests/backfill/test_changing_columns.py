@@ -41,6 +41,7 @@ def values(spark: SparkSession, layout: Lakehouse) -> dict[int, Any]:
     return {row["id"]: row["t"] for row in Silver(spark, layout.silver("shop", ORDERS)).rows().collect()}
 
 
+@pytest.mark.long
 def test_recomputed_tables_have_the_columns_of_their_time(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path, tables={ORDERS: {"history": True}})
     bronze = captured(spark, shop, tmp_path, records(), batch=1)

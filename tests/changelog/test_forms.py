@@ -89,7 +89,7 @@ def rows(folder: Path, summary: dict[str, Any]) -> list[str]:
     return sorted((folder / table["file"]).read_text(encoding="utf-8").splitlines())
 
 
-@pytest.fixture(params=["on", "off"], ids=["with the library", "without it"])
+@pytest.fixture(params=["on", pytest.param("off", marks=pytest.mark.long)], ids=["with the library", "without it"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(ENVIRONMENT, request.param)
     envelope._projections.cache_clear()

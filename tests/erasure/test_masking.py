@@ -133,6 +133,7 @@ def claims(spark: SparkSession, pipeline: Pipeline) -> dict[int, Mapping[str, An
     return {row["id"]: row | {"at": row["at"].astimezone(UTC)} for row in found}
 
 
+@pytest.mark.long
 def test_columns_may_have_names_that_the_code_uses(spark: SparkSession, tmp_path: Path) -> None:
     """Each column holds what its control holds, in a masked table with a history and in one whose rows are removed."""
     types = {name: column.type for column in DRAWN for name in (column.name, column.control)}

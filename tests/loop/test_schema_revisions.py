@@ -85,6 +85,7 @@ def die_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(Silver, "evolve", dying(evolve))
 
 
+@pytest.mark.long
 def test_runs_that_die_within_a_change_are_completed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,7 @@ def test_table_as_of_before_a_resync_keeps_the_row(
         assert (30 in {r["id"] for r in spark.read.format("delta").load(paths["again.stock"]).collect()}) is is_there
 
 
+@pytest.mark.long
 def test_only_rows_of_the_predicate_are_read(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     shop.until_equal()
     shop.change_unlogged(

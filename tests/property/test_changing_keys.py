@@ -33,6 +33,6 @@ def stories(random: Random) -> Iterator[TableStory]:
             yield story
 
 
-@pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.long), 6])
+@pytest.mark.parametrize("batches", [1, pytest.param(6, marks=pytest.mark.long)])
 def test_tables_are_what_the_keys_of_their_events_show(spark: SparkSession, tmp_path: Path, batches: int) -> None:
     check_rows(spark, tmp_path, stories, SEED, CASES, batches)

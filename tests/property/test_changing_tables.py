@@ -72,6 +72,6 @@ def check_rows(
         assert unmatched(expected, found, story) == AGREES, (story.name, seed, story.statements)
 
 
-@pytest.mark.parametrize("batches", [1, 5])
+@pytest.mark.parametrize("batches", [1, pytest.param(5, marks=pytest.mark.long)])
 def test_tables_are_what_the_schemas_of_their_events_show(spark: SparkSession, tmp_path: Path, batches: int) -> None:
     check_rows(spark, tmp_path, stories, SEED, CASES, batches)

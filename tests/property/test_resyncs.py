@@ -120,12 +120,11 @@ class Database:
 @pytest.mark.parametrize(
     "delivery",
     [
-        Delivery(),
-        Delivery(batch_size=97),
-        pytest.param(Delivery(batch_size=16), marks=pytest.mark.long),
+        pytest.param(Delivery(), marks=pytest.mark.long, id="one batch"),
+        pytest.param(Delivery(batch_size=97), marks=pytest.mark.long, id="97 records a batch"),
+        pytest.param(Delivery(batch_size=16), marks=pytest.mark.long, id="16 records a batch"),
         pytest.param(Delivery(batch_size=211, seed=3, any_order=True), id="any order"),
     ],
-    ids=str,
 )
 def test_table_equals_the_database_after_a_resync(
     spark: SparkSession, tmp_path: Path, delivery: Delivery, sends_all_values: bool
