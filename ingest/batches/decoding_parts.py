@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -12,9 +12,12 @@ from ingest.batches.group_stats import DecodingKey, Group, has_decoding_key
 from ingest.changelog.image_reader import ImageReader
 from ingest.changelog.position import is_read_without_position, position_literal
 from ingest.evolution.definition import Place
-from ingest.evolution.life import Lives
+from ingest.evolution.life import Lives, TypeStep
 from ingest.evolution.readings import Means, PlaceRange, boundaries, means, reading
+from ingest.evolution.type_steps import casts
 from ingest.merge.table_schema import TableSchema
+from ingest.values.columns import Column
+from ingest.values.postgres_cast import Cast
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,13 @@ def parts_by_position(
     part = DecodingPart(group.decoding_key, ops, reader)
     newest = lives.places[-1] if lives.places else group.first_position
     if group.first_position >= newest:
-        yield replace(part, reader=_newest_reader(reader, lives))
+        yield replace(part, reader=_newest_reader(reader, lives, table_schema))
         return
     has_position = None
     if group.may_have_unplaced_reads:
         # A read without a position is as new as the table, wherever it is placed.
         has_position = True
-        yield replace(part, reader=_newest_reader(reader, lives), has_position=False)
+        yield replace(part, reader=_newest_reader(reader, lives, table_schema), has_position=False)
     begins = [None, *boundaries(lives, group.first_position, group.last_position)]
     readers = [_reader_at(begin or group.first_position, reader, lives, table_schema) for begin in begins]
     changes = [n for n in range(len(begins)) if n == 0 or readers[n] != readers[n - 1]]
@@ -67,10 +70,26 @@ def parts_by_position(
         yield replace(part, reader=readers[number], begin=begins[number], end=end, has_position=has_position)
 
 
-def _newest_reader(reader: ImageReader, lives: Lives) -> ImageReader:
+def _newest_reader(reader: ImageReader, lives: Lives, table_schema: TableSchema) -> ImageReader:
     """Returns the reader of events with the table's newest definition."""
     gone = tuple((column, None) for column, life in lives.shown.items() if life.end is not None)
-    return replace(reader, lacking=gone) if gone else reader
+    names = dict(reader.names)
+    shown = [(column, names.get(column.name, column.name)) for column in reader.wire]
+    newest = {name: lives.shown[name].types[-1:] for _, name in shown if name in lives.shown}
+    converted = _casts(shown, newest, table_schema)
+    return replace(reader, lacking=gone, casts=converted) if gone or converted else reader
+
+
+def _casts(
+    columns: Iterable[tuple[Column, str]], chains: Mapping[str, Sequence[TypeStep]], table_schema: TableSchema
+) -> tuple[tuple[str, tuple[Cast, ...] | None], ...]:
+    """Returns `ImageReader.casts` of columns of events with their names in the table. `chains`: the types that the
+    values pass."""
+    targets = {column.name: column.type for column in table_schema.columns}
+    known = (
+        (name, casts(c.type, chains[name], targets[name])) for c, name in columns if name in chains.keys() & targets
+    )
+    return tuple((name, passed) for name, passed in known if passed != ())
 
 
 def _reader_at(at: Place, reader: ImageReader, lives: Lives, table_schema: TableSchema) -> ImageReader:
@@ -93,8 +112,10 @@ def _reader_at(at: Place, reader: ImageReader, lives: Lives, table_schema: Table
         for column, renamed in zip(reader.wire, arrived, strict=True)
         if renamed.name not in known or renamed.name in shown or renamed.name in table_schema.key
     ]
+    fills = ((fill.column, name) for name, fill in read.lacking.items() if fill.column is not None)
     return replace(
         reader,
+        casts=_casts((*read_columns, *fills), read.chains, table_schema),
         wire=tuple(column for column, _ in read_columns),
         names=tuple((column.name, name) for column, name in read_columns if column.name != name),
         lacking=(*lacking, *((column, None) for column in sorted(gone))),

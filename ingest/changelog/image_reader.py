@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from ingest.jvm.plain_json import CORRUPT
 from ingest.values.columns import Column
+from ingest.values.postgres_cast import Cast
 from ingest.values.types import OutOfRange
 from ingest.values.wire_types import wire_spark_type
 
@@ -47,6 +48,9 @@ class ImageReader:
     """True if every value has been parsed before: valid JSON whose envelope has no image twice."""
     lacking: tuple[tuple[str, Column | None], ...] = ()
     """(column of the table, column whose default it reads; None for null) pairs of columns that the images lack."""
+    casts: tuple[tuple[str, tuple[Cast, ...] | None], ...] = ()
+    """(column of the table, conversions) pairs of columns whose values the source has converted since, those of
+    `lacking` too; None if only the source knows the result."""
     wrapped: bool | None = None
     """True if all envelopes are in a `payload` (Connect's schema and payload), False if none is, None if it varies."""
 
@@ -94,6 +98,11 @@ class ImageReader:
     def lacking_by_name(self) -> Mapping[str, Column | None]:
         """`lacking` by the table's name."""
         return dict(self.lacking)
+
+    @cached_property
+    def casts_by_name(self) -> Mapping[str, tuple[Cast, ...] | None]:
+        """`casts` by the table's name."""
+        return dict(self.casts)
 
     def _by_name(self, columns: Sequence[Column]) -> dict[str, Column]:
         names = dict(self.names)

@@ -6,7 +6,7 @@ the image's position (`evolution.readings`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -74,20 +74,30 @@ ColumnConflict = IncompatibleType | ReservedName | EqualNames
 
 @dataclass(frozen=True)
 class Evolution:
-    """The result of an evolution. `columns`: those of the table afterwards; unchanged if there are `conflicts`."""
+    """The result of an evolution. `columns`: those of the table afterwards; unchanged if there are `conflicts`.
+    `retyped`: columns that keep their type in the table here, and whose lives tell it."""
 
     columns: tuple[TableColumn, ...]
     conflicts: tuple[ColumnConflict, ...]
+    retyped: tuple[IncompatibleType, ...] = ()
 
 
-def evolve(current: Sequence[TableColumn], incoming: Sequence[Column], spelling: Spelling | None = None) -> Evolution:
+def evolve(
+    current: Sequence[TableColumn],
+    incoming: Sequence[Column],
+    spelling: Spelling | None = None,
+    retypes: bool = False,
+    key: Collection[str] = (),
+) -> Evolution:
     """Returns the table's columns after those of an event, in the order of their first appearance, and all conflicts.
 
-    `current`: the table's columns. `incoming`: the event's. `spelling`: the rules for names of new columns.
+    `current`: the table's columns. `incoming`: the event's. `spelling`: the rules for names of new columns. `retypes`:
+    a type of a column other than of the `key` that has no common wider type with that in the table is no conflict.
     """
     columns = {c.name: c for c in current}
     names = (spelling or Spelling()).table_names([c.name for c in incoming], columns)
     conflicts: list[ColumnConflict] = [*_equal_names(names)]
+    retyped: list[IncompatibleType] = []
     for column in incoming:
         name = names[column.name]
         if is_reserved(name):
@@ -104,12 +114,14 @@ def evolve(current: Sequence[TableColumn], incoming: Sequence[Column], spelling:
         inferred = in_table.inferred and (column.inferred or column.as_stored)
         joined = join(in_table.type, column.type) if inferred else _widest(in_table.type, column.type)
         if joined is None:
-            conflicts.append(IncompatibleType(name, in_table.type, column.type))
+            is_decided = retypes and name not in key and in_table.sealed is None and not in_table.inferred
+            found = retyped if is_decided else conflicts
+            found.append(IncompatibleType(name, in_table.type, column.type))
         else:
             columns[name] = replace(in_table, type=joined, sealed=sealed, inferred=inferred)
     if conflicts:
         return Evolution(tuple(current), tuple(conflicts))
-    return Evolution(tuple(columns.values()), ())
+    return Evolution(tuple(columns.values()), (), tuple(retyped))
 
 
 def _widest(in_table: LogicalType, in_event: LogicalType) -> LogicalType | None:

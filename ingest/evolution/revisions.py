@@ -10,7 +10,7 @@ from itertools import groupby
 from ingest.evolution.definition import NULL, UNKNOWN, Fill, Place, is_at_or_above
 from ingest.evolution.life import Life, Lives, TypeStep
 from ingest.evolution.readings import Means, means
-from ingest.evolution.type_steps import not_passed
+from ingest.evolution.type_steps import keep_values, not_passed
 
 
 class Source(StrEnum):
@@ -30,7 +30,7 @@ class Piece:
         begin, end: the range of the value's own position, as it is stored.
         source: where the new value comes from.
         fill: of CONSTANT, the value.
-        types: the types that the value passes: of CONSTANT all, of STORED those that it has not passed yet.
+        types: the first is that of the value, the others are those that it passes; of STORED empty if it passes none.
     """
 
     begin: Place | None
@@ -90,8 +90,8 @@ def revisions(before: Lives, after: Lives) -> tuple[ColumnRevision, ...]:
 
 
 def altered_columns(before: Lives, after: Lives, keeps_dropped: bool = True) -> tuple[ColumnRevision, ...]:
-    """Returns the revisions of columns in which some stored value becomes another one, types aside. In their pieces a
-    constant that is stored already is a stored value, and so is one that only the events would tell.
+    """Returns the revisions of columns in which some stored value becomes another one. In their pieces a constant that
+    is stored already is a stored value, and so are one that only the events would tell and one in a wider type.
 
     `keeps_dropped`: rows that were not written since a drop keep the column's values; else it becomes null in all."""
     bounds = _bounds(before, after)
@@ -108,9 +108,15 @@ def altered_columns(before: Lives, after: Lives, keeps_dropped: bool = True) -> 
         if stored is None and life.column in before.shown:
             stored = life.column
         is_renamed = stored not in (None, life.column)
-        if is_renamed or any(p.source is not Source.STORED and (stored or p.fill != NULL) for p in pieces):
+        if is_renamed or any(_alters(piece, stored) for piece in pieces):
             found.append(ColumnRevision(life.column, stored, pieces))
     return tuple(found)
+
+
+def _alters(piece: Piece, stored: str | None) -> bool:
+    if piece.source is Source.STORED:
+        return bool(piece.types)
+    return stored is not None or piece.fill != NULL
 
 
 def _kept(before: Lives, after: Lives, life: Life, piece: Piece) -> Piece:
@@ -120,7 +126,10 @@ def _kept(before: Lives, after: Lives, life: Life, piece: Piece) -> Piece:
     if old is not None and piece.source is Source.CONSTANT:
         # Events from after a drop lack the column, also those that were read before the drop was known.
         is_dropped = means(after, life, at) is Means.NULL and means(before, old, at) is Means.VALUE
-        is_kept = is_dropped or _constant(before, old, at) == piece.fill
+        is_same = _constant(before, old, at) == piece.fill and (keep_values(life.types) or old.types == life.types)
+        is_kept = is_dropped or is_same
+    elif piece.source is Source.STORED:
+        is_kept = keep_values(piece.types)
     return Piece(piece.begin, piece.end, Source.STORED) if is_kept else piece
 
 
@@ -217,8 +226,9 @@ def _piece(
             return Piece(begin, end, Source.CONSTANT, UNKNOWN)
     old = before.shown[stored]
     rest = None if old.loses(begin) else not_passed(old.later_types(begin), life.later_types(begin))
-    lost = Piece(begin, end, Source.EVENTS)
-    return lost if rest is None else Piece(begin, end, Source.STORED, types=rest)
+    if rest is None:
+        return Piece(begin, end, Source.EVENTS)
+    return Piece(begin, end, Source.STORED, types=(old.types[-1], *rest) if rest else ())
 
 
 def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from ingest.evolution.life import TypeStep
-from ingest.values.types import INTEGERS
+from ingest.values.postgres_cast import Cast, is_kept
+from ingest.values.types import INTEGERS, LogicalType, widest
 
 _INTEGER_TYPES = ("smallint", "integer", "bigint")
+_TEXTS = {"text", "character varying"}
+_TIMES = ("time without time zone", "timestamp without time zone", "timestamp with time zone")
+_ALL_DIGITS = 6
 
 
 def with_step(steps: tuple[TypeStep, ...], step: TypeStep) -> tuple[TypeStep, ...]:
@@ -47,6 +53,68 @@ def not_passed(passed: Sequence[TypeStep], types: Sequence[TypeStep]) -> tuple[T
     found = (n for n in lengths if _are_same(done, _distinct(types[:n])))
     number = next(found, None)
     return None if number is None else tuple(types[number:])
+
+
+def casts(own: LogicalType, steps: Sequence[TypeStep], target: LogicalType) -> tuple[Cast, ...] | None:
+    """Returns the conversions that a value of the type `own` passes, the last one to `target`, by which its column is
+    stored; empty if they leave it as it is; None if only the source knows the value.
+
+    `steps`: the first is the type at the value's position, of which `own` may be a narrower form, the others are those
+    that it passes. An integer stays as wide as it is."""
+    if any(step.is_unknown for step in steps[1:]) or any(_is_other_form(*pair) for pair in pairwise(steps)):
+        return None
+    is_form = bool(steps) and steps[0].type is not None and widest(own, steps[0].type) is not None
+    found: list[Cast] = []
+    current = own
+    for step in steps[1:] if is_form else steps:
+        after = step.type
+        if after is not None and after != current and not _are_integers(current, after):
+            found.append(Cast(current, after, step.zone))
+            current = after
+    if all(is_kept(one.before, one.after) for one in found) and is_kept(own, target):
+        return ()
+    return (*found, Cast(current, target)) if current != target else tuple(found)
+
+
+def keep_values(steps: Sequence[TypeStep]) -> bool:
+    """Returns True if values of the type of the first step stay as they are in all others."""
+    known = [step.type for step in steps if step.type is not None]
+    is_lost = any(step.is_unknown for step in steps[1:]) or any(_is_other_form(*pair) for pair in pairwise(steps))
+    return not is_lost and all(is_kept(*pair) or _are_integers(*pair) for pair in pairwise(known))
+
+
+def stored_type(steps: Sequence[TypeStep]) -> tuple[LogicalType | None, bool]:
+    """Returns the type by which a column is stored, and True if it is not the widest of all types that it has had: the
+    widest one since the last that can't hold the values before it. None if no type is known."""
+    found: LogicalType | None = None
+    is_other = False
+    for type_ in (step.type for step in steps if step.type is not None):
+        wide = type_ if found is None else widest(found, type_)
+        is_other |= wide is None
+        found = type_ if wide is None else wide
+    return found, is_other
+
+
+def _is_other_form(before: TypeStep, after: TypeStep) -> bool:
+    """Returns True if types of the source that look alike in events, such as json and jsonb, don't hold one value
+    alike."""
+    if before.type != after.type or "" in (before.source_type, after.source_type):
+        return False
+    (word, digits), (new_word, new_digits) = _name(before.source_type), _name(after.source_type)
+    if word in _TIMES:
+        return word != new_word or digits > new_digits
+    kept = {word, new_word} <= _TEXTS or (word, new_word) == ("jsonb", "json") or word == new_word == "numeric"
+    return not kept and before.source_type != after.source_type
+
+
+def _name(source_type: str) -> tuple[str, int]:
+    """Returns a type's name without its digits, and these; 6 without any, as of times."""
+    digits = re.search(r"\((\d+)", source_type)
+    return re.sub(r"\([\d,]+\)", "", source_type), int(digits[1]) if digits else _ALL_DIGITS
+
+
+def _are_integers(one: LogicalType, other: LogicalType) -> bool:
+    return one.kind in INTEGERS and other.kind in INTEGERS
 
 
 def _distinct(steps: Sequence[TypeStep]) -> list[TypeStep]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -13,14 +14,17 @@ from ingest.changelog.position import is_read_without_position, position_literal
 from ingest.delta import compaction
 from ingest.delta.delta_table import Table
 from ingest.delta.txn_versions import TxnVersion
+from ingest.evolution.life import TypeStep
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.revisions import ColumnRevision, Piece, Source
+from ingest.evolution.type_steps import casts
 from ingest.lakehouse.silver_rows import SilverRows
 from ingest.lakehouse.table_properties import MAPPING
-from ingest.merge.image_columns import default_value
+from ingest.merge.image_values import default_value
 from ingest.merge.table_schema import TableSchema
 from ingest.values.conversion import converted
-from ingest.values.types import spark_type
+from ingest.values.postgres_cast import Cast, as_before, converted_by, postgres_cast
+from ingest.values.types import LogicalType, spark_type, widest
 
 
 def evolve_table(
@@ -59,46 +63,62 @@ def revised_rows(
     """Returns rows with the columns and types of `after`. A value of an altered column becomes what its revision says
     of the value's own position; a new column is null elsewhere. Revising rows twice changes nothing more."""
     columns = {column.name: column for column in after.columns}
-    stored = _converted_columns(rows, before, after)
+    stored = _stored_values(rows, before)
+    same = {name: _in_type(value, columns[name].type) for name, value in stored.items() if name in columns}
     revised = {one.column: _revised(rows, stored, columns[one.column], one) for one in altered if one.column in columns}
     if DELETED in rows.columns:  # A delete has no values but those of its key.
         revised = {n: value if n in after.key else F.when(~F.col(DELETED), value) for n, value in revised.items()}
     missing = {name: default_value(None, column) for name, column in columns.items() if name not in stored}
-    return rows.withColumns({**missing, **stored, **revised})
+    return rows.withColumns({**missing, **same, **revised})
 
 
-def _converted_columns(rows: DataFrame, before: TableSchema, after: TableSchema) -> dict[str, Column]:
-    """Returns the stored columns with their new types, by name."""
+@dataclass(frozen=True)
+class _Stored:
+    """The values of a stored column, and their type; None if the column has another type already: if an earlier run
+    died, of a version that changed the catalog last."""
+
+    column: Column
+    type: LogicalType | None
+
+
+def _stored_values(rows: DataFrame, before: TableSchema) -> dict[str, _Stored]:
+    """Returns the stored columns by name."""
     old, kinds = {c.name: c.type for c in before.columns}, {f.name: f.dataType for f in rows.schema}
-    found = {}
-    for column in after.columns:
-        if column.name in kinds:
-            # If an earlier run died after this, the stored type is the new one already.
-            is_old = column.name in old and kinds[column.name] == spark_type(old[column.name])
-            value = quoted(column.name)
-            found[column.name] = converted(value, old[column.name], column.type) if is_old else value
-    return found
+    return {
+        name: _Stored(quoted(name), old[name] if name in old and kind == spark_type(old[name]) else None)
+        for name, kind in kinds.items()
+    }
 
 
-def _revised(rows: DataFrame, stored: dict[str, Column], target: TableColumn, revision: ColumnRevision) -> Column:
+def _in_type(stored: _Stored, type_: LogicalType) -> Column:
+    """Returns stored values in another type of their column."""
+    if stored.type is None or stored.type == type_:
+        return stored.column
+    if widest(type_, stored.type) == type_:
+        return converted(stored.column, stored.type, type_)
+    return postgres_cast(stored.column, Cast(stored.type, type_))
+
+
+def _revised(rows: DataFrame, stored: Mapping[str, _Stored], target: TableColumn, revision: ColumnRevision) -> Column:
     """Returns the column as its pieces say. Values that a read without a position brought stay: theirs is not that of
     their schema."""
-    source = stored.get(revision.stored or target.name)
+    name = revision.stored or target.name
+    source = stored.get(name)
     if source is None:
         return _by_position(F.col(POSITION_COLUMN), revision.pieces, target, None)
-    name = revision.stored or target.name
     at = F.col(POSITION_COLUMN)
     if COLUMN_POSITIONS in rows.columns:
         own = F.col(COLUMN_POSITIONS)[name]["position"]
         at = F.when(F.map_contains_key(COLUMN_POSITIONS, name), own).otherwise(at)
-    is_kept = at.isNull() | (source.isNotNull() & is_read_without_position(at))
+    is_kept = at.isNull() | (source.column.isNotNull() & is_read_without_position(at))
     if revision.stored is None:
         # The column's values so far are of events without a schema.
-        is_kept |= source.isNotNull()
-    return F.when(is_kept, source).otherwise(_by_position(at, revision.pieces, target, source))
+        is_kept |= source.column.isNotNull()
+    kept = _in_type(source, target.type)
+    return F.when(is_kept, kept).otherwise(_by_position(at, revision.pieces, target, source))
 
 
-def _by_position(at: Column, pieces: Iterable[Piece], target: TableColumn, stored: Column | None) -> Column:
+def _by_position(at: Column, pieces: Iterable[Piece], target: TableColumn, stored: _Stored | None) -> Column:
     """Returns the value of the piece that holds the position `at`."""
     *others, last = [(piece.end, _value(piece, target, stored)) for piece in pieces]
     if not others:
@@ -107,7 +127,20 @@ def _by_position(at: Column, pieces: Iterable[Piece], target: TableColumn, store
     return reduce(lambda found, piece: found.when(*piece), rest, F.when(*first)).otherwise(last[1])
 
 
-def _value(piece: Piece, target: TableColumn, stored: Column | None) -> Column:
+def _value(piece: Piece, target: TableColumn, stored: _Stored | None) -> Column:
     if piece.source is Source.STORED and stored is not None:
-        return stored
-    return default_value(piece.fill.column if piece.source is Source.CONSTANT else None, target)
+        return _passed(stored, piece.types, target)
+    constant = piece.fill.column if piece.source is Source.CONSTANT else None
+    passed = () if constant is None else casts(constant.type, piece.types, target.type)
+    return default_value(constant, target, passed)
+
+
+def _passed(stored: _Stored, types: Sequence[TypeStep], target: TableColumn) -> Column:
+    """Returns stored values after the types that they pass."""
+    if not types or stored.type is None or types[0].type is None:
+        return _in_type(stored, target.type)
+    value, own = as_before(stored.column, stored.type, types[0].type)
+    passed = casts(own, types, target.type)
+    if passed is None:
+        return default_value(None, target)
+    return converted_by(value, passed or (Cast(own, target.type),))

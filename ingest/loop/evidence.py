@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -17,8 +18,10 @@ from ingest.changelog.spelling import caseless
 from ingest.evolution.definition import Definition, FillKind, Origin, Place, Version
 from ingest.evolution.life import Lives
 from ingest.evolution.seen_versions import stored_version
+from ingest.evolution.type_steps import keep_values
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.values.columns import Column
+from ingest.values.postgres_cast import Known, known_values
 from ingest.values.types import LogicalType
 
 Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
@@ -198,3 +201,20 @@ def log_assumed_fills(table: str, before: Lives, after: Lives) -> None:
                 table,
                 life.column,
             )
+
+
+def log_new_types(pipeline: str, table: str, before: Lives, after: Lives) -> None:
+    """Logs each change of a column's type that is new in `after` and that values from before don't keep, with what they
+    are now."""
+    known = {(life.column, step) for life in before.columns for step in pairwise(life.types)}
+    for life in after.shown.values():
+        for old, new in pairwise(life.types):
+            if (life.column, (old, new)) in known or old.type is None or new.type is None:
+                continue
+            if not keep_values((old, new)):
+                values = Known.NONE if new.is_unknown else known_values(old.type, new.type)
+                _log.warning(
+                    "%s: column %r was %s and is %s: values from before are %s; if the source has other values there, "
+                    "run: ingest resync %s %s",
+                    *(table, life.column, old.type, new.type, values, pipeline, table),
+                )

@@ -19,15 +19,16 @@ from ingest.changelog.envelope import RESYNCED, key_json
 from ingest.changelog.spelling import caseless
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import TableUnusable
+from ingest.evolution.column_types import unreadable, with_newest_types
 from ingest.evolution.definition import Definition, Place
 from ingest.evolution.inference import columns_for_table, stored_column
 from ingest.evolution.keys import Key, newest_key, other_keys
 from ingest.evolution.life import Lives
-from ingest.evolution.policies import ColumnConflict, EqualNames, evolve
+from ingest.evolution.policies import ColumnConflict, EqualNames, IncompatibleType, evolve
 from ingest.evolution.seen_versions import seen_definition
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.rekeying import newest_position, rekey
-from ingest.loop.evidence import Incoming, SeenVersions, log_assumed_fills
+from ingest.loop.evidence import Incoming, SeenVersions, log_assumed_fills, log_new_types
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
@@ -167,16 +168,19 @@ class TableSchemas:
         entry = self._entries.get(batch.table)
         columns = entry.table_schema.columns if entry else ()
         refused: Refused = {}
-        spelling = self._rules.spelling(batch.table)
+        retyped: dict[Group, tuple[IncompatibleType, ...]] = {}
+        spelling, key = self._rules.spelling(batch.table), self.key(batch)
         for group, arrived in incoming:
-            outcome = evolve(columns, arrived, spelling)
+            names = spelling.table_names(key or (), (c.name for c in columns)).values()
+            outcome = evolve(columns, arrived, spelling, group.schema_id is not None, names)
             columns = outcome.columns
             _require_distinct_columns(outcome.conflicts)
             if outcome.conflicts:
                 refused[group] = outcome.conflicts
-            else:
-                self._wire[batch.table] = arrived or self._wire.get(batch.table, ())
-        key = self.key(batch)
+                continue
+            self._wire[batch.table] = arrived or self._wire.get(batch.table, ())
+            if outcome.retyped:
+                retyped[group] = outcome.retyped
         if key is not None:
             key = tuple(spelling.table_names(key, (c.name for c in columns)).values())
         if key is None or not columns or not set(key) <= {c.name for c in columns}:
@@ -191,6 +195,11 @@ class TableSchemas:
         versions = known | shown if shown else known
         new = CatalogEntry(self._pipeline, stored.silver.path, table_schema, 0, topics, origin, versions)
         new = replace(new, former_keys=entry.former_keys) if entry else new
+        if shown or entry is None or columns != entry.table_schema.columns:
+            new = replace(new, table_schema=replace(table_schema, columns=with_newest_types(columns, new.lives)))
+        for group, types in retyped.items():
+            if unknown := unreadable(types, new.lives, group.first_position, group.last_position):
+                refused[group] = unknown
         if entry is None or new != replace(entry, revision=0, path=new.path, is_intent=True):
             self._record(entry, new, stored)
         return self._entries[batch.table].table_schema, refused
@@ -198,7 +207,7 @@ class TableSchemas:
     def _definition(self, table_schema: TableSchema, columns: Sequence[Column]) -> Definition | None:
         """Returns the definition of events with these columns; None if the table can't have them."""
         spelling = self._rules.spelling(table_schema.table)
-        if evolve(table_schema.columns, columns, spelling).conflicts:
+        if evolve(table_schema.columns, columns, spelling, retypes=True, key=table_schema.key).conflicts:
             return None
         return seen_definition(columns, spelling.table_names([c.name for c in columns], table_schema.names))
 
@@ -261,6 +270,7 @@ class TableSchemas:
             raise
         if entry is not None:
             log_assumed_fills(table_schema.table, entry.lives, recorded.lives)
+            log_new_types(self._pipeline, table_schema.table, entry.lives, recorded.lives)
         self._entries[table_schema.table] = recorded
         self.bring_up(table_schema.table, stored, entry)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from ingest.changelog.change import (
     COLUMN_POSITIONS,
@@ -15,13 +14,9 @@ from ingest.changelog.change import (
 from ingest.changelog.image_reader import ImageChoice, ImageReader, image
 from ingest.changelog.position import POSITION
 from ingest.evolution.policies import TableColumn
-from ingest.jvm.plain_json import WITHOUT_LIMITS
+from ingest.merge.image_values import default_value, is_undecodable, table_value
 from ingest.merge.table_schema import TableSchema
-from ingest.values.columns import Column
-from ingest.values.decode import decode, undecodable
-from ingest.values.types import spark_type
 from ingest.values.unavailable import is_unavailable
-from ingest.values.wire_types import wire_spark_type
 
 
 def decoded_column(target: TableColumn, table_schema: TableSchema, reader: ImageReader) -> SparkColumn:
@@ -31,20 +26,21 @@ def decoded_column(target: TableColumn, table_schema: TableSchema, reader: Image
     column = reader.by_name.get(target.name)
     if column is None:
         default = reader.lacking_by_name.get(target.name, target.filled)
-        return F.when(~F.col(DELETED), default_value(default, target))
+        casts = reader.casts_by_name.get(target.name, ())
+        return F.when(~F.col(DELETED), default_value(default, target, casts))
     main = reader.main_by_name[target.name]
     withheld, withheld_before = (F.col(flag) for flag in flag_names(target.name, reader))
-    after = F.when(~withheld, decode(image(reader.main, reader).getField(main.name), main.wire, target.type))
+    after = F.when(~withheld, table_value(image(reader.main, reader).getField(main.name), main, target, reader))
     if target.name not in table_schema.key:
         if reader.image_choice is ImageChoice.AFTER_OR_BEFORE:
-            before = decode(_before(reader).getField(column.name), column.wire, target.type)
+            before = table_value(_before(reader).getField(column.name), column, target, reader)
             after = F.when(withheld, F.when(~withheld_before, before)).otherwise(after)
         return F.when(~F.col(DELETED), after)
 
     def read(struct: SparkColumn, name: str = column.name) -> SparkColumn:
         value = struct.getField(name)
         missing = is_unavailable(value, column.wire, reader.placeholder)
-        return F.when(~missing, decode(value, column.wire, target.type))
+        return F.when(~missing, table_value(value, column, target, reader))
 
     from_key = F.coalesce(read(F.col("_ingest_k")), read(F.col("_ingest_k.payload")))
     if column.name != target.name:
@@ -56,12 +52,12 @@ def decoded_column(target: TableColumn, table_schema: TableSchema, reader: Image
 def lists_of_columns(table_schema: TableSchema, reader: ImageReader) -> dict[str, SparkColumn]:
     """Returns arrays of column names: `_ingest_unavailable`, `_ingest_before` (of these, available in the image
     before), `_ingest_broken` (value can't be decoded)."""
-    types = {c.name: c.type for c in table_schema.columns}
+    columns = {c.name: c for c in table_schema.columns}
     partial, before, broken = [], [], []
     for name, c in reader.main_by_name.items():
         value = image(reader.main, reader).getField(c.name)
         withheld, withheld_before = (F.col(flag) for flag in flag_names(name, reader))
-        broken.append(F.when(~withheld & undecodable(value, c.wire, types[name]), F.lit(name)))
+        broken.append(F.when(~withheld & is_undecodable(value, c, columns[name], reader), F.lit(name)))
         if name in table_schema.key:
             continue  # A key column is taken from the record's key.
         partial.append(F.when(withheld, F.lit(name)))
@@ -118,12 +114,3 @@ def flag_names(name: str, reader: ImageReader) -> tuple[str, str]:
 
 def _before(reader: ImageReader) -> SparkColumn:
     return image("before", reader, "_ingest_b")
-
-
-def default_value(column: Column | None, target: TableColumn) -> SparkColumn:
-    """Returns the default of a column of events as a value of the table's column; null without one."""
-    if column is None or column.default is None:
-        return F.lit(None).cast(spark_type(target.type))
-    wire = T.StructType([T.StructField("value", wire_spark_type(column.wire))])
-    parsed = F.from_json(F.lit('{"value":' + column.default + "}"), wire, WITHOUT_LIMITS)
-    return decode(parsed["value"], column.wire, target.type)

@@ -16,9 +16,9 @@ from ingest.changelog.envelope import key_json
 from ingest.changelog.image_reader import ImageReader, image
 from ingest.evolution.policies import TableColumn
 from ingest.merge.image_columns import flag_names
+from ingest.merge.image_values import table_value
 from ingest.merge.table_schema import TableSchema
 from ingest.values.columns import Column
-from ingest.values.decode import decode
 from ingest.values.types import spark_type
 from ingest.values.unavailable import is_unavailable
 
@@ -38,10 +38,11 @@ def named_key_columns(table_schema: TableSchema, reader: ImageReader) -> SparkCo
     withheld = F.array(*(F.when(flag, F.lit(name)) for name, flag in flags.items()))
     in_key = F.coalesce(F.json_object_keys(key_json(F.col("key"))), none)
     names = F.array_union(F.array_except(F.coalesce(image_names, none), withheld), in_key)
-    types = {c.name: c.type for c in table_schema.columns}
+    targets = {c.name: c for c in table_schema.columns}
     # Decode first: the null of a column of any JSON is read as a VARIANT, which is not null.
     main = image(reader.main, reader)
-    values = (decode(main.getField(wire[k].name), wire[k].wire, types[k]) for k in table_schema.key if k in wire)
+    keys = (k for k in table_schema.key if k in wire)
+    values = (table_value(main.getField(wire[k].name), wire[k], targets[k], reader) for k in keys)
     # A key column with only nulls in a batch may be missing from the inferred columns.
     unread = F.col(DELETED) | F.lit(len(columns) < len(table_schema.key))
     lacks = reduce(lambda one, other: one | other, (value.isNull() for value in values), unread)
@@ -81,7 +82,7 @@ def new_key(table_schema: TableSchema, reader: ImageReader) -> SparkColumn:
     values = {
         k: F.coalesce(
             *(
-                decode(at.getField(wire[k].name), wire[k].wire, t.type)
+                table_value(at.getField(wire[k].name), wire[k], t, reader)
                 for at in (F.col("_ingest_n"), F.col("_ingest_n.payload"))
             )
         )
@@ -102,4 +103,4 @@ def key_columns(table_schema: TableSchema, wire: Mapping[str, Column]) -> list[t
 def old_key(column: Column, target: TableColumn, reader: ImageReader) -> SparkColumn:
     """Returns a key column of the image before of an update; null for other events."""
     old = image("before", reader).getField(column.name)
-    return F.when(F.col("op") == "u", decode(old, column.wire, target.type))
+    return F.when(F.col("op") == "u", table_value(old, column, target, reader))

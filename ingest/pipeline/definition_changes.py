@@ -26,6 +26,7 @@ from ingest.evolution.lives import lives
 from ingest.lakehouse.catalog import Catalog
 from ingest.lakehouse.schema_history import SchemaHistory, ToldVersion
 from ingest.names import Lakehouse, nearest
+from ingest.values.postgres_cast import Known, is_kept, known_values
 
 _UNKNOWN = "take a new snapshot of the table"
 
@@ -76,11 +77,18 @@ def definition_changes(messages: Sequence[ToldVersion], seen: Collection[Version
         text = f"columns {_columns(first.definition.columns)}; key {_names(first.definition.key or ())}"
         found.append(DefinitionChange(first.since, times.get(first.since), "first", text, first.origin.value))
     for placed in lives(versions).changes:
-        is_unknown = isinstance(placed.change, AddColumn | AlterType) and placed.change.is_unknown
+        is_unknown = _is_unknown(placed.change)
         at, kind, text = times.get(placed.at), placed.change.kind, change_text(placed.change)
         remedy = _UNKNOWN if is_unknown else None
         found.append(DefinitionChange(placed.at, at, kind, text, placed.origin.value, remedy))
     return sorted(found, key=lambda change: change.position)
+
+
+def _is_unknown(change: SchemaChange) -> bool:
+    """Returns True if the values of some rows from before are known to the source only."""
+    if isinstance(change, AlterType) and change.before.type and change.after.type:
+        return change.is_unknown or known_values(change.before.type, change.after.type) is not Known.EVERY
+    return isinstance(change, AddColumn | AlterType) and change.is_unknown
 
 
 def change_text(change: SchemaChange) -> str:
@@ -93,8 +101,9 @@ def change_text(change: SchemaChange) -> str:
         case RenameColumn(column, name):
             return f"column {column} renamed to {name}"
         case AlterType(column, before, after, is_unknown):
+            text = f"column {column} was {_type(before)}, is {_type(after)}"
             computed = ", computed by an expression: values from before are known to the source only"
-            return f"column {column} was {_type(before)}, is {_type(after)}{computed if is_unknown else ''}"
+            return text + (computed if is_unknown else _values_from_before(before, after))
         case AlterNullability(column, optional):
             return f"column {column} is {'nullable' if optional else 'NOT NULL'}"
         case AlterDefault(column, default):
@@ -105,6 +114,12 @@ def change_text(change: SchemaChange) -> str:
             return "table created"
         case DropTable():
             return "table dropped"
+
+
+def _values_from_before(before: ColumnDefinition, after: ColumnDefinition) -> str:
+    if before.type is None or after.type is None or is_kept(before.type, after.type):
+        return ""
+    return f"; values from before are {known_values(before.type, after.type)}"
 
 
 def _fill(fill: Fill) -> str:

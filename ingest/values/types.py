@@ -191,7 +191,8 @@ INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64)
 """Integer kinds, from narrow to wide."""
 FLOATS = (Kind.FLOAT32, Kind.FLOAT64)
 _DECIMALS = (Kind.DECIMAL, Kind.DECIMAL_TEXT)
-_TEXTS = frozenset({Kind.STRING, Kind.ENUM, Kind.JSON, Kind.XML, Kind.LTREE, Kind.UUID})
+TEXTS = frozenset({Kind.STRING, Kind.ENUM, Kind.JSON, Kind.XML, Kind.LTREE, Kind.UUID})
+"""Kinds whose values are text at the source too."""
 
 
 def widest(a: LogicalType, b: LogicalType) -> LogicalType | None:
@@ -213,7 +214,7 @@ def _widest_across(a: LogicalType, b: LogicalType) -> LogicalType | None:
         return LogicalType(Kind.FLOAT64)
     if kinds <= {*INTEGERS, *_DECIMALS}:
         return _widest_decimal(a, b)
-    if kinds <= _TEXTS:
+    if kinds <= TEXTS:
         return LogicalType(Kind.STRING)
     return LogicalType(Kind.TIMESTAMP) if kinds == {Kind.DATE, Kind.TIMESTAMP} else None
 

@@ -25,6 +25,10 @@ def _iso(moment: datetime) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def _instant(value: str) -> datetime:
+    return datetime.fromisoformat(value)
+
+
 def _single(value: Any) -> float:
     return float(unpack("f", pack("f", float(value)))[0])
 
@@ -62,6 +66,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "time_from_micros": _time(1),
     "timestamp_from_micros": _timestamp(1),
     "timestamp_from_millis": _timestamp(1000),
+    "timestamp_tz": _instant,
     "json": lambda v: json.dumps(json.loads(v) if isinstance(v, str) else v, sort_keys=True),
 }
 

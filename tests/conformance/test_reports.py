@@ -15,6 +15,7 @@ from tests.conformance.reading import multiset, rows_of
 from tests.conformance.test_cases import FOLDER
 
 REPORTS = (
+    "column-type-changes",
     "column-renamed-to-another-case",
     "column-with-a-space-is-added",
     "dropped-column-comes-back",

@@ -94,7 +94,7 @@ def _revised(row: StoredRow, one: ColumnRevision) -> tuple[Place, Any] | None:
     piece = next(p for p in one.pieces if is_at_or_above(at, p.begin) and (p.end is None or at < p.end))
     match piece.source:
         case Source.STORED:
-            return at, converted(value, piece.types)
+            return at, converted(value, piece.types[1:])
         case Source.CONSTANT:
             return at, converted(filled(piece.fill), piece.types[1:])
         case _:

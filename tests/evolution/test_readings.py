@@ -58,8 +58,9 @@ def test_stored_rows_pass_the_types_that_they_have_not_passed() -> None:
         told(lsn, column("id", 1), n) for lsn, n in ((10, column("n", 2)), (20, money), (30, TO_TEXT))
     )
     in_order = {r.column: r for r in revisions(lives([whole, exact]), lives([whole, exact, text]))}["n"]
+    passed = (TypeStep(at(20, -1), decimal_of(12, 2), is_shown=False), TypeStep(at(30, -1), TEXT, is_shown=False))
     assert in_order.pieces == (
-        Piece(None, at(30, -1), Source.STORED, types=(TypeStep(at(30, -1), TEXT, is_shown=False),)),
+        Piece(None, at(30, -1), Source.STORED, types=passed),
         Piece(at(30, -1), None, Source.EVENTS),
     )
     late = needs_refold(lives([whole, text]), lives([whole, exact, text]))

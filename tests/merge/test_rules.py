@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
 from tests.changelogs import write
-from tests.merge import origin_rules, resync_rules, snapshot_rules  # noqa: F401 (their rules are among all)
+from tests.merge import origin_rules, resync_rules, snapshot_rules, type_rules  # noqa: F401 (their rules are among all)
 from tests.merge.rule_groups import RuleGroup, rule_groups
 from tests.merge.rules import Rows, Rule, rules
 

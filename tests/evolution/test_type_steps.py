@@ -1,0 +1,100 @@
+"""The conversions that values of a column pass, and the type by which it is stored."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from ingest.evolution.life import TypeStep
+from ingest.evolution.type_steps import casts, keep_values, stored_type
+from ingest.values.postgres_cast import Cast, Known, known_values
+from ingest.values.types import parse
+
+
+def steps(*types: str) -> tuple[TypeStep, ...]:
+    return tuple(TypeStep(None, parse(one)) for one in types)
+
+
+def told(*types: str) -> tuple[TypeStep, ...]:
+    """Returns types of the source that look alike in events."""
+    return tuple(TypeStep(None, parse("json" if "json" in one else "timestamp"), one) for one in types)
+
+
+@pytest.mark.parametrize(
+    ("types", "stored", "is_other"),
+    [
+        ("int32 int64 int32", "int64", False),
+        ("int32 decimal(12,2)", "decimal(12,2)", False),
+        ("int64 string", "string", True),
+        ("string int32 int64", "int64", True),
+        ("uuid string uuid", "string", False),
+        ("float64 decimal(12,2)", "decimal(12,2)", True),
+        ("int32 string int32", "int32", True),
+        ("array<int32> array<string>", "array<string>", True),
+    ],
+)
+def test_column_is_stored_by_the_widest_type_since_the_last_other_one(types: str, stored: str, is_other: bool) -> None:
+    assert stored_type(steps(*types.split())) == (parse(stored), is_other)
+
+
+@pytest.mark.parametrize(
+    ("own", "types", "target", "passed"),
+    [
+        ("int32", "int32 int64", "int64", ""),
+        ("int64", "int64 int32", "int64", ""),
+        ("int32", "int64 int32 string", "string", "int32 string"),
+        ("int64", "int64 int32 string", "string", "int64 string"),
+        ("int32", "int32 decimal(12,2)", "decimal(12,2)", ""),
+        ("int32", "int32 decimal(12,2) string", "string", "int32 decimal(12,2) string"),
+        ("decimal(10,4)", "decimal(10,4) decimal(10,2)", "decimal(12,4)", "decimal(10,4) decimal(10,2) decimal(12,4)"),
+        ("float64", "float64 float32", "float64", "float64 float32 float64"),
+        ("timestamp", "timestamp date", "timestamp", "timestamp date timestamp"),
+        ("string", "string uuid", "string", "string uuid string"),
+        ("int32", "string", "string", "int32 string"),
+        ("struct<a:int32>", "struct<a:int32> struct<b:int32,a:int32>", "struct<b:int32,a:int32>", ""),
+    ],
+)
+def test_values_pass_the_types_that_change_them(own: str, types: str, target: str, passed: str) -> None:
+    chain = [*map(parse, passed.split())]
+    expected = tuple(Cast(*pair) for pair in pairwise(chain))
+    assert casts(parse(own), steps(*types.split()), parse(target)) == expected
+
+
+def test_values_that_an_expression_computed_are_not_known() -> None:
+    first, *_ = steps("int32")
+    using = TypeStep(None, parse("int64"), is_unknown=True)
+    assert casts(parse("int32"), (first, using), parse("int64")) is None
+    assert casts(parse("int64"), (using,), parse("int64")) == ()
+    assert not keep_values((first, using))
+
+
+@pytest.mark.parametrize(
+    ("types", "is_known"),
+    [
+        ("json jsonb", False),
+        ("jsonb json", True),
+        ("timestamp(3) without time zone,timestamp without time zone", True),
+        ("timestamp without time zone,timestamp(0) without time zone", False),
+    ],
+)
+def test_types_that_look_alike_in_events_may_hold_values_in_other_ways(types: str, is_known: bool) -> None:
+    found = told(*(types.split(",") if "," in types else types.split()))
+    assert found[0].type is not None
+    assert keep_values(found) == is_known
+    assert casts(found[0].type, found, found[0].type) == (() if is_known else None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "known"),
+    [
+        ("int32", "string", Known.EVERY),
+        ("string", "int32", Known.SOME),
+        ("float64", "string", Known.SOME),
+        ("boolean", "uuid", Known.NONE),
+        ("uuid", "string", Known.EVERY),
+        ("map<string,string>", "string", Known.NONE),
+    ],
+)
+def test_pairs_of_types_tell_which_values_are_known(before: str, after: str, known: Known) -> None:
+    assert known_values(parse(before), parse(after)) is known
