@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ingest.changelog.spelling import caseless
-from ingest.evolution.definition import Cause, ColumnDefinition, Definition, Fill, FillKind
+from ingest.evolution.definition import RENAME_TABLE, Cause, ColumnDefinition, Definition, Fill, FillKind
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,16 @@ class DropTable:
     relation: int | None
 
 
+@dataclass(frozen=True)
+class RenameTable:
+    """A relation with another name. `former`: its name before, of a name that it got; `name`: the new one, of the name
+    that it left. Rows from before stay under the former name."""
+
+    kind: ClassVar[str] = "rename.table"
+    former: str | None = None
+    name: str | None = None
+
+
 SchemaChange = (
     AddColumn
     | DropColumn
@@ -106,6 +116,7 @@ SchemaChange = (
     | AlterKey
     | CreateTable
     | DropTable
+    | RenameTable
 )
 """A change of a table's definition. `kind` is its name in a schema policy."""
 
@@ -136,12 +147,23 @@ def changes_between(
     """Returns the changes that lead from `before` to `after`, those of columns in the order of the definitions.
 
     Columns are the same by attribute number where both have one, else by name without regard to case, or by a declared
-    rename. Nothing is guessed to be a rename. Another relation under the name is a dropped and a created table."""
+    rename. Nothing is guessed to be a rename. Another relation under the name is a dropped table, and one that was
+    created or got the name."""
     if cause.drops_table:
-        return (DropTable(before.relation),)
+        return (departure(before, cause),)
     if is_other_relation(before, after):
-        return DropTable(before.relation), CreateTable(after.relation)
+        return DropTable(before.relation), arrival(after, cause)
     return changes_of(matched(before, after, hints), before, after, cause)
+
+
+def departure(before: Definition, cause: Cause) -> SchemaChange:
+    """Returns the change that leaves a name without a table. `before`: the table's definition."""
+    return RenameTable(name=cause.other_name) if cause.tag == RENAME_TABLE else DropTable(before.relation)
+
+
+def arrival(after: Definition, cause: Cause) -> SchemaChange:
+    """Returns the change by which a name has another table."""
+    return RenameTable(former=cause.other_name) if cause.other_name else CreateTable(after.relation)
 
 
 def changes_of(

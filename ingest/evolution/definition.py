@@ -98,6 +98,11 @@ class Definition:
     is_partial: bool = False
 
 
+DROP_TABLE = "DROP TABLE"
+RENAME_TABLE = "RENAME TABLE"
+"""The tag of the version of a name whose table has got another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """The command that led to a version.
@@ -108,6 +113,7 @@ class Cause:
         rewritten: the command rewrote the table's rows.
         zone: the session's time zone, by which the source converts timestamps.
         numbers: the attribute numbers of the columns that the expression computes; empty if not known.
+        other_name: of a table that was renamed, its former name; where that has no table since, its new one.
     """
 
     tag: str = ""
@@ -115,11 +121,12 @@ class Cause:
     rewritten: bool = False
     zone: str = "UTC"
     numbers: tuple[int, ...] = ()
+    other_name: str = ""
 
     @property
     def drops_table(self) -> bool:
-        """True if the table is gone from here on."""
-        return self.tag == "DROP TABLE"
+        """True if no table has the name from here on: it was dropped or renamed."""
+        return self.tag in (DROP_TABLE, RENAME_TABLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from ingest.changelog.spelling import caseless
 from ingest.evolution.changes import (
     NO_HINTS,
-    CreateTable,
     Hints,
     Matching,
     SchemaChange,
+    arrival,
     changes_between,
     changes_of,
     computed_columns,
@@ -52,8 +52,8 @@ def lives(versions: Collection[Version], hints: Hints = NO_HINTS) -> Lives:
 class _OpenLife:
     """A life as far as the fold has come.
 
-    `told_fill`: a constant that the source's own catalog shows for rows from before, in the lowest version that does,
-    if the life began with an assumed one."""
+    `told_fill`: what the source's own catalog shows for rows from before, in the lowest version that does, if the life
+    began with an assumed value. A message tells a constant only."""
 
     definition: ColumnDefinition
     begin: Place | None
@@ -81,8 +81,9 @@ class _Era:
 class _Fold:
     """The fold of versions in the order of their positions.
 
-    `added`: the version that was added last. `before`: the same with what else is known by then.
-    `open_lives`: the lives of the columns that exist, by name."""
+    `added`: the version that was added last. `before`: the same with what else is known by then. `open_lives`: those of
+    the columns that exist, by name. `gone_since`: the end of the last relation, until there is another one.
+    `replaced_at`: the version that told of the present relation, if it isn't the first one."""
 
     hints: Hints
     added: Version | None = None
@@ -92,6 +93,8 @@ class _Fold:
     eras: list[_Era] = field(default_factory=list)
     changes: list[PlacedChange] = field(default_factory=list)
     begin: Place | None = None
+    gone_since: Place | None = None
+    replaced_at: Place | None = None
 
     def add(self, version: Version) -> None:
         """Applies the version above those that were added."""
@@ -101,10 +104,12 @@ class _Fold:
         self.added = version
         if self.before is None:
             self._recreate(version, None)
+            self.gone_since = version.since if version.cause.drops_table else None
+            if version.cause.other_name:
+                self._note_changes(version, [arrival(definition, version.cause)])
         elif version.cause.drops_table or self.before.cause.drops_table or self._is_other_relation(version):
-            self.begin = version.since
             self._note_changes(version, self._changes_of_relation(self.before, version))
-            self._recreate(version, version.since)
+            self._replace_relation(version)
         else:
             before = self.before.definition
             matching = matched(before, definition, self.hints)
@@ -124,11 +129,22 @@ class _Fold:
 
     def _changes_of_relation(self, before: Version, version: Version) -> tuple[SchemaChange, ...]:
         if before.cause.drops_table:
-            return (CreateTable(version.definition.relation),)
+            return () if version.cause.drops_table else (arrival(version.definition, version.cause),)
         return changes_between(before.definition, version.definition, self.hints, version.cause)
 
     def _note_changes(self, version: Version, changes: Iterable[SchemaChange]) -> None:
         self.changes += [PlacedChange(version.since, change, version.origin) for change in changes]
+
+    def _replace_relation(self, version: Version) -> None:
+        """Ends the columns of the relation. Rows stay until there is another one, to which all belongs that is above
+        the end of the one before: CREATE TABLE AS writes rows below its message."""
+        if version.cause.drops_table:
+            self.gone_since = self.gone_since or version.since
+            self._recreate(version, version.since)
+        else:
+            self.begin = self.gone_since or version.since
+            self.gone_since, self.replaced_at = None, version.since
+            self._recreate(version, self.begin)
 
     def _recreate(self, version: Version, at: Place | None) -> None:
         for life in self.open_lives.values():
@@ -174,7 +190,8 @@ class _Fold:
         self._note_fill(life, column, version.origin)
 
     def _note_fill(self, life: _OpenLife, column: ColumnDefinition, origin: Origin) -> None:
-        if origin in _EXACT and life.told_fill is None and column.fill.kind is FillKind.CONSTANT:
+        is_told = origin is Origin.READ or (origin is Origin.TOLD and column.fill.kind is FillKind.CONSTANT)
+        if is_told and life.told_fill is None:
             life.told_fill = column.fill if life.origin not in _EXACT else None
 
     def _relation(self, version: Version) -> int | None:
@@ -192,11 +209,13 @@ class _Fold:
         if version.cause.drops_table or key is None or any(caseless(name) not in by_name for name in key):
             return
         found = tuple(by_name[caseless(name)] for name in key)
+        # The first key of another relation is that of all of its rows.
+        since = self.begin if version.since == self.replaced_at else version.since
         if not self.eras:
             is_first = all(life.begin is None for life in found)
-            self.eras.append(_Era(found, None if is_first else version.since, version.origin))
+            self.eras.append(_Era(found, None if is_first else since, version.origin))
         elif {*map(id, found)} != {*map(id, self.eras[-1].lives)}:
-            self.eras.append(_Era(found, version.since, version.origin))
+            self.eras.append(_Era(found, since, version.origin))
 
     def result(self) -> Lives:
         """Returns the lives of the versions that were added."""

@@ -19,12 +19,19 @@ def combined(versions: Collection[Version]) -> tuple[Version, ...]:
     event at its position. Duplicate deliveries of a message are one version."""
     found: list[Version] = []
     told: Version | None = None
+    early: list[Version] = []
     for version in _in_order(versions):
         if version.origin is Origin.TOLD:
             told = version
             found.append(version)
-        elif told is not None:
             if not told.cause.drops_table:
+                # CREATE TABLE AS writes rows before its message.
+                found += [_typed(told, replace(shown, since=told.since)) for shown in early]
+                early = []
+        elif told is not None:
+            if told.cause.drops_table:
+                early.append(version)
+            else:
                 found.append(_typed(told, version))
         else:
             found.append(version)

@@ -64,16 +64,21 @@ class SchemaHistory:
         )
         self._table.commit(rows, properties=delta_table.NO_STATISTICS, is_small=True)
 
-    def tables(self) -> list[str]:
-        """Returns the tables of which there are messages, by name. Those that name no table are under `ingest_ddl`."""
-        return [row["table"] for row in self._rows().select("table").distinct().orderBy("table").collect()]
-
     def told(self, table: str) -> list[ToldVersion]:
         """Returns the messages about a table, by position."""
         rows = self._rows().where(F.col("table") == table)
         # A row per command that changed the table.
         found = rows.select("position", "source_ts", "content").distinct().orderBy("position", "content").collect()
         return [_told(row["content"], tuple(row["position"]), row["source_ts"]) for row in found]
+
+    def all_told(self) -> dict[str, list[ToldVersion]]:
+        """Returns the messages about all tables, by table and position."""
+        rows = self._rows().select("table", "position", "source_ts", "content").distinct()
+        found: dict[str, list[ToldVersion]] = {}
+        for row in rows.orderBy("position", "content").collect():  # a row per command that changed a table
+            told = _told(row["content"], tuple(row["position"]), row["source_ts"])
+            found.setdefault(row["table"], []).append(told)
+        return found
 
     def versions(self, table: str) -> frozenset[Version]:
         """Returns the versions of a table that messages tell. Raises ChangelogUnusable if the newest message tells

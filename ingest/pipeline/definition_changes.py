@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,16 +19,19 @@ from ingest.evolution.changes import (
     DropColumn,
     DropTable,
     RenameColumn,
+    RenameTable,
     SchemaChange,
 )
 from ingest.evolution.definition import ColumnDefinition, Fill, FillKind, Place, Version
 from ingest.evolution.lives import lives
+from ingest.evolution.tables import versions_by_name
 from ingest.lakehouse.catalog import Catalog
 from ingest.lakehouse.schema_history import SchemaHistory, ToldVersion
 from ingest.names import Lakehouse, nearest
 from ingest.values.postgres_cast import Known, is_kept, known_values
 
 _UNKNOWN = "take a new snapshot of the table"
+_RENAMED = "read its rows from before: ingest resync PIPELINE TABLE"
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,26 @@ def table_changes(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, tabl
     """Returns the changes of a table's definition, by position. Raises ConfigError if nothing of it is known."""
     history = SchemaHistory(spark, lakehouse.schemas, pipeline)
     entries = {entry.table_schema.table: entry for entry in Catalog(spark, lakehouse.tables).entries(pipeline)}
-    messages = history.told(table)
-    if not messages and table not in entries:
-        remedy = nearest(table, {*entries, *history.tables()}, "see its tables with: ingest status PIPELINE")
+    told = history.all_told()
+    if table not in told and table not in entries:
+        remedy = nearest(table, {*entries, *told}, "see its tables with: ingest status PIPELINE")
         raise ConfigError(f"pipeline {pipeline} knows no definition of table {table}", remedy)
+    messages = with_renames(told).get(table, [])
     return definition_changes(messages, entries[table].versions if table in entries else ())
+
+
+def with_renames(told: Mapping[str, Sequence[ToldVersion]]) -> dict[str, list[ToldVersion]]:
+    """Returns the messages of each table, by position, with renames told under both names (`versions_by_name`)."""
+    versions = {name: [one.version for one in messages if one.version] for name, messages in told.items()}
+    times = {one.since: one.at for messages in told.values() for one in messages}
+    faults = {name: [one for one in messages if one.version is None] for name, messages in told.items()}
+    return {
+        name: sorted(
+            [*faults[name], *(ToldVersion(one.since, times[one.since], one) for one in found)],
+            key=lambda message: message.since,
+        )
+        for name, found in versions_by_name(versions).items()
+    }
 
 
 def definition_changes(messages: Sequence[ToldVersion], seen: Collection[Version] = ()) -> list[DefinitionChange]:
@@ -77,9 +95,8 @@ def definition_changes(messages: Sequence[ToldVersion], seen: Collection[Version
         text = f"columns {_columns(first.definition.columns)}; key {_names(first.definition.key or ())}"
         found.append(DefinitionChange(first.since, times.get(first.since), "first", text, first.origin.value))
     for placed in lives(versions).changes:
-        is_unknown = _is_unknown(placed.change)
         at, kind, text = times.get(placed.at), placed.change.kind, change_text(placed.change)
-        remedy = _UNKNOWN if is_unknown else None
+        remedy = _remedy(placed.change)
         found.append(DefinitionChange(placed.at, at, kind, text, placed.origin.value, remedy))
     return sorted(found, key=lambda change: change.position)
 
@@ -89,6 +106,13 @@ def _is_unknown(change: SchemaChange) -> bool:
     if isinstance(change, AlterType) and change.before.type and change.after.type:
         return change.is_unknown or known_values(change.before.type, change.after.type) is not Known.EVERY
     return isinstance(change, AddColumn | AlterType) and change.is_unknown
+
+
+def _remedy(change: SchemaChange) -> str | None:
+    """Returns what to do after a change of which silver lacks rows or values."""
+    if isinstance(change, RenameTable) and change.former is not None:
+        return _RENAMED
+    return _UNKNOWN if _is_unknown(change) else None
 
 
 def change_text(change: SchemaChange) -> str:
@@ -113,7 +137,11 @@ def change_text(change: SchemaChange) -> str:
         case CreateTable():
             return "table created"
         case DropTable():
-            return "table dropped"
+            return "table dropped; its rows stay until another table has the name"
+        case RenameTable(former=None, name=name):
+            return f"table renamed to {name}; its rows stay until another table has the name"
+        case RenameTable(former=former):
+            return f"table renamed from {former}, under which its rows from before stay"
 
 
 def _values_from_before(before: ColumnDefinition, after: ColumnDefinition) -> str:

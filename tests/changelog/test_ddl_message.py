@@ -120,7 +120,7 @@ def test_other_messages_and_damaged_ones_name_no_table(spark: SparkSession) -> N
 def test_merge_keeps_the_messages_of_a_table(spark: SparkSession, tmp_path: Path, delivery: Delivery) -> None:
     list(replay(spark, [Case("ddl", (RECORDED,), None, tmp_path / "ddl")], delivery, "jsonl"))
     history = SchemaHistory(spark, Lakehouse(str(tmp_path / "ddl")).schemas, "ddl")
-    assert {"ddl.orders", "ddl.items", "ddl.bags", "ddl.logs", "ddl.buys", "ddl.sales_26"} <= {*history.tables()}
+    assert {"ddl.orders", "ddl.items", "ddl.bags", "ddl.logs", "ddl.buys", "ddl.sales_26"} <= {*history.all_told()}
     versions = sorted(history.versions("ddl.items"), key=lambda version: version.since)
     assert [tuple(c.name for c in version.definition.columns) for version in versions] == [
         ("id", "n"), ("id", "n", "a"), ("id", "a"), ("id", "a", "c"),

@@ -151,14 +151,32 @@ def test_another_relation_has_other_lives_and_none_of_the_old_rows() -> None:
     created = told(30, column("id", 1), relation=2)
     now = lives([first, dropped, seen(25, "id"), created])
     assert [placed.change for placed in now.changes] == [DropTable(1), CreateTable(2)]
-    assert (spans(now), now.begin) == ([("id", None, 20), ("id", 30, None)], at(30, -1))
+    assert (spans(now), now.begin) == ([("id", None, 20), ("id", 20, None)], at(20, -1))
     assert lives([first, created]).begin == at(30, -1)
     assert reading(now, columns_of("id"), PlaceRange(at(10), at(12))).is_gone
     assert needs_refold(now, lives([first, replace(created, since=at(15, -1))])) is not None
-    assert lives([first, dropped]).begin == at(20, -1)
     assert [era.begin for era in lives([dropped, replace(created, definition=defined("id", key=("id",)))]).keys] == [
-        at(30, -1)
+        at(20, -1)
     ]
+
+
+def test_rows_of_a_dropped_table_stay_until_there_is_another_one() -> None:
+    first, dropped = told(10, column("id", 1)), told(20, cause=Cause("DROP TABLE"))
+    gone = lives([first, dropped])
+    assert (spans(gone), gone.begin, [*gone.shown]) == ([("id", None, 20)], None, ["id"])
+    assert needs_refold(lives([first]), gone) is None
+    again = lives([first, dropped, told(30, column("id", 1), relation=2), told(40, cause=Cause("DROP TABLE"))])
+    assert (again.begin, [*again.shown]) == (at(20, -1), ["id"])
+
+
+def test_rows_that_create_table_as_writes_below_its_message_have_its_columns() -> None:
+    created = told(30, column("id", 1), column("n", 2, type_=None), relation=2, key=("id",))
+    before = [told(10, column("id", 1), key=("id",)), told(20, cause=Cause("DROP TABLE"))]
+    now = lives([*before, seen(25, "id", column("n", type_=LONG)), created])
+    read = reading(now, columns_of("id", "n"), PlaceRange(at(25), at(25)))
+    assert read.names == {"id": "id", "n": "n"}
+    assert read.chains["n"] == (TypeStep(at(20, -1), LONG),)
+    assert now.key_names(at(25)) == ("id",)
 
 
 def test_keys_have_eras() -> None:

@@ -9,7 +9,7 @@ from ingest.errors import ChangelogUnusable
 from ingest.evolution.ddl_version import ddl_version
 from ingest.evolution.definition import ColumnDefinition, Definition, Origin, Version
 from ingest.lakehouse.schema_history import ToldVersion
-from ingest.pipeline.definition_changes import definition_changes
+from ingest.pipeline.definition_changes import definition_changes, with_renames
 from ingest.values.types import Kind, LogicalType
 
 
@@ -62,7 +62,7 @@ def test_changes_are_told_in_the_order_of_positions() -> None:
         (50, "alter.nullability", "column c is NOT NULL"),
         (50, "alter.default", "column c has no default for new rows"),
         (50, "alter.key", "key was (id), is (id, c)"),
-        (60, "drop.table", "table dropped"),
+        (60, "drop.table", "table dropped; its rows stay until another table has the name"),
         (70, "create.table", "table created"),
     ]  # fmt: skip
     assert [change.position[1] for change in found if change.remedy is not None] == [40]
@@ -99,3 +99,20 @@ def test_what_events_show_is_told_with_its_origin() -> None:
     assert [(change.text, change.origin) for change in told if change.kind == "add.column"] == [
         ("column a added; rows from before read 7", Origin.TOLD.value),
     ]
+
+
+def test_a_rename_is_told_under_both_names_with_what_is_missing() -> None:
+    told = {
+        "public.t": [message(10, ID)],
+        "public.u": [message(20, ID, table="u")],
+        "public.x": [message(5, error="1")],
+    }
+    both = with_renames(told)
+    (left,) = definition_changes(both["public.t"])[1:]
+    assert left.text == "table renamed to public.u; its rows stay until another table has the name"
+    assert left.remedy is None
+    first, came = definition_changes(both["public.u"])
+    assert (first.kind, came.kind, came.position[1]) == ("first", "rename.table", 20)
+    assert came.text == "table renamed from public.t, under which its rows from before stay"
+    assert came.remedy == "read its rows from before: ingest resync PIPELINE TABLE"
+    assert [one.kind for one in definition_changes(both["public.x"])] == ["fault"]
