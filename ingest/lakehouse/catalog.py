@@ -72,6 +72,15 @@ class CatalogEntry:
         """The lives of the columns: without versions, all that the table has."""
         return lives(self.versions or {stored_version(self.table_schema.columns)})
 
+    @cached_property
+    def required_key(self) -> tuple[str, ...]:
+        """The key columns that are NOT NULL at the source: those of the newest version, or the only one of the key."""
+        key = self.table_schema.key
+        if len(key) < 2 or not self.versions:
+            return key[:1] if len(key) == 1 else ()
+        newest = max(self.versions, key=lambda version: version.since).definition
+        return tuple(column.name for column in newest.columns if column.name in key and not column.optional)
+
     def altered_since(self, before: CatalogEntry) -> tuple[ColumnRevision, ...]:
         """Returns the revisions of columns whose stored values another entry of the table doesn't tell. Rows of a
         keyless table are told apart by the columns that exist, so one that is dropped becomes null."""

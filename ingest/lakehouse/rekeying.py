@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -13,10 +14,11 @@ from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver import Silver
 from ingest.lakehouse.tombstones import Tombstones
 from ingest.merge.actions import ACTION, INSERT, TOMBSTONE_KEY, tombstone_key
-from ingest.merge.key_facts import carriers, is_newest
+from ingest.merge.key_facts import carriers, is_newest, is_unknown, row_id
 from ingest.merge.table_schema import TableSchema
 
 _IN_SILVER, _IS_SHOWN = "_ingest_in_silver", "_ingest_is_shown"
+_log = logging.getLogger(__name__)
 
 
 class KeyedTable(Protocol):
@@ -30,21 +32,30 @@ class KeyedTable(Protocol):
     def tombstones(self) -> Tombstones: ...
 
 
-def rekey(stored: KeyedTable, before: TableSchema, after: TableSchema, former: Sequence[tuple[str, ...]]) -> None:
+def rekey(
+    stored: KeyedTable,
+    before: TableSchema,
+    after: TableSchema,
+    former: Sequence[tuple[str, ...]],
+    required: Sequence[str] = (),
+) -> None:
     """Brings a table from the key of `before` to that of `after`, and to the revision of `after`.
 
     First each row leaves a tombstone of its old key at its position, so that late events of that key are judged as
     before. Then silver is rewritten, sorted by the new key. Of rows with equal values in it the newest one is shown;
-    the others wait in the pending table. Repeated after a crash it does the rest. `former`: other keys that events
-    have carried."""
+    the others wait in the pending table; rows whose new key is not known stay, which is logged. Repeated after a crash
+    it does the rest. `former`: other keys that events have carried. `required`: columns of the new key that are NOT
+    NULL."""
     if not stored.silver.exists():
         return
     rows = _rows(stored)
     stored.tombstones.write(_old_facts(rows, stored, before.key, former))
-    if not stored.pending.exists() and _is_unique(rows, after.key):
+    if required:
+        log_unknown_keys(rows, after, required)
+    if not stored.pending.exists() and _is_unique(rows, after.key, required):
         stored.silver.rekey(stored.silver.rows(), after, changed=False)
         return
-    ranked = _once(rows, after).withColumn(_IS_SHOWN, is_newest(after.key)).localCheckpoint()
+    ranked = _once(rows, after).withColumn(_IS_SHOWN, is_newest(after.key, required)).localCheckpoint()
     hidden = ranked.where(F.col(_IN_SILVER) & ~F.col(_IS_SHOWN))
     changed = not ranked.where(F.col(_IN_SILVER) != F.col(_IS_SHOWN)).isEmpty()
     count = hidden.count()
@@ -64,6 +75,20 @@ def is_complete() -> Column:
     row has its key."""
     unknown = F.exists(F.map_values(COLUMN_POSITIONS), lambda entry: entry.isNull())
     return F.col(POSITION_COLUMN).isNotNull() & ~F.coalesce(unknown, F.lit(False))
+
+
+def log_unknown_keys(rows: DataFrame, table_schema: TableSchema, required: Sequence[str]) -> None:
+    """Logs the number of rows whose key `is_unknown`, and what to do."""
+    count = rows.where(is_unknown(required)).count()
+    if count:
+        _log.warning(
+            "%s: %d rows have no value in the key column %s, which later events go by: it was added or renamed after "
+            "they were written. They stay as they are, beside newer ones of the same rows: read the table again "
+            "(ingest resync PIPELINE TABLE)",
+            table_schema.table,
+            count,
+            " or ".join(map(repr, required)),
+        )
 
 
 def newest_position(stored: KeyedTable) -> tuple[int, ...]:
@@ -93,8 +118,8 @@ def _old_facts(
     return rows.select(tombstone_key(key).alias(TOMBSTONE_KEY), POSITION_COLUMN)
 
 
-def _is_unique(rows: DataFrame, key: Sequence[str]) -> bool:
-    return rows.groupBy(*map(quoted, key)).count().where("count > 1").isEmpty()
+def _is_unique(rows: DataFrame, key: Sequence[str], required: Sequence[str]) -> bool:
+    return rows.groupBy(row_id(key, required)).count().where("count > 1").isEmpty()
 
 
 def _once(rows: DataFrame, table_schema: TableSchema) -> DataFrame:

@@ -19,7 +19,7 @@ class RowChanges:
     """States to write. `states`: with their `ACTION` and the `LOCATION` of the row that each replaces. `actions`:
     those that occur. `files`: names of the files that hold the replaced rows. `rows`: number of states. `parts`: number
     of partitions in which the states are sorted by key, if they are. `row_numbers`: the replaced rows by file, if they
-    are few."""
+    are few. `by_location`: the key of a replaced row may be null, so that only `LOCATION` tells which it is."""
 
     states: DataFrame
     actions: frozenset[str]
@@ -27,6 +27,7 @@ class RowChanges:
     rows: int
     parts: int | None = None
     row_numbers: Mapping[str, RowNumbers] | None = None
+    by_location: bool = False
 
     @property
     def is_small(self) -> bool:

@@ -216,7 +216,7 @@ class Silver:
             )
             return
         rewritten = self._table.files_named(changes.files)
-        if sum(f.size for f in rewritten) <= self.tuning.rewritable_bytes:
+        if not changes.by_location and sum(f.size for f in rewritten) <= self.tuning.rewritable_bytes:
             old = self._table.run_prepared(rewritten, _unchanged) if is_small else self._table.rows_in(rewritten)
             frame = run_prepared(
                 SilverRows.rewritten, (self._rows_of(table_schema), is_small), changes.states, old, is_small=is_small

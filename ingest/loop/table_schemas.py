@@ -128,7 +128,7 @@ class TableSchemas:
     def keys(self, table: str, carried: Key) -> SeveralKeys:
         """Returns the keys of a table. `carried`: that of the events at hand."""
         entry = self._entries[table]
-        return SeveralKeys(entry.table_schema, carried, entry.former_keys)
+        return SeveralKeys(entry.table_schema, carried, entry.former_keys, entry.required_key)
 
     def add_keys(self, table: str, last: Mapping[Key, Place], stored: TableState) -> tuple[Key, ...]:
         """Records keys that events have carried, of which the one of the newest event is in force from here on, and
@@ -205,11 +205,13 @@ class TableSchemas:
         return self._entries[batch.table].table_schema, refused
 
     def _definition(self, table_schema: TableSchema, columns: Sequence[Column]) -> Definition | None:
-        """Returns the definition of events with these columns; None if the table can't have them."""
+        """Returns the definition of events with these columns; None if the table can't have them, or has not got them
+        yet: another reader's events that are not merged."""
         spelling = self._rules.spelling(table_schema.table)
         if evolve(table_schema.columns, columns, spelling, retypes=True, key=table_schema.key).conflicts:
             return None
-        return seen_definition(columns, spelling.table_names([c.name for c in columns], table_schema.names))
+        names = spelling.table_names([c.name for c in columns], table_schema.names)
+        return seen_definition(columns, names) if {*names.values()} <= {*table_schema.names} else None
 
     def why_no_schema(self, batch: TableBatch, incoming: Incoming) -> str:
         """Returns why `evolve` found no schema: the key is unknown, or no event has one of its columns."""
@@ -249,7 +251,7 @@ class TableSchemas:
                     part.evolve(before.table_schema, entry.table_schema, entry.altered_since(before))
                 else:  # A revision of its own, of all tables that hold rows.
                     former = [key for key in entry.former_keys if key != before.table_schema.key]
-                    rekey(stored, before.table_schema, entry.table_schema, former)
+                    rekey(stored, before.table_schema, entry.table_schema, former, entry.required_key)
         self._brought_up[table] = entry.revision
 
     def _entry_of(self, newest: CatalogEntry, revision: int, known: CatalogEntry | None) -> CatalogEntry:

@@ -14,6 +14,7 @@ Facts are maxima, and what they make obsolete stays so: the result depends neith
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -51,10 +52,23 @@ def carriers(rows: DataFrame, key: Sequence[str], known: Mapping[tuple[str, ...]
     return rows
 
 
-def is_newest(key: Sequence[str]) -> Column:
-    """Returns true for the row of the highest position among those with its values of `key`."""
-    same = Window.partitionBy(*map(quoted, key)).orderBy(F.col(POSITION_COLUMN).desc())
+def is_newest(key: Sequence[str], required: Sequence[str] = ()) -> Column:
+    """Returns true for the row of the highest position among those with its values of `key`, and for every row whose
+    key `is_unknown`."""
+    same = Window.partitionBy(row_id(key, required)).orderBy(F.col(POSITION_COLUMN).desc())
     return F.row_number().over(same) == 1
+
+
+def row_id(key: Sequence[str], required: Sequence[str] = ()) -> Column:
+    """Returns a hash that rows share if they have the same values of `key`, unless the key `is_unknown`."""
+    position = F.unhex(F.sha2(F.to_json(POSITION_COLUMN), 256))
+    return F.when(is_unknown(required), position).otherwise(tombstone_key(key)) if required else tombstone_key(key)
+
+
+def is_unknown(required: Sequence[str]) -> Column:
+    """Returns true for a row that has no value in a key column of `required`, those that are NOT NULL at the source:
+    the row was last written before the column existed, or under its earlier name."""
+    return reduce(lambda one, other: one | other, (quoted(name).isNull() for name in required), F.lit(False))
 
 
 def _with_fact(rows: DataFrame, key: Sequence[str], positions: DataFrame) -> DataFrame:

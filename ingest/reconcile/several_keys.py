@@ -23,11 +23,11 @@ from ingest.changelog.position import position_literal
 from ingest.changelog.refusal import PARTIAL
 from ingest.errors import TableUnusable
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
-from ingest.lakehouse.rekeying import is_complete
+from ingest.lakehouse.rekeying import is_complete, log_unknown_keys
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.merge.actions import ACTION, DELETE, INSERT, TOMBSTONE_KEY, UPDATE, refuse_below_horizon, tombstone_key
 from ingest.merge.compaction import compacted
-from ingest.merge.key_facts import carriers, facts, is_newest, survivors
+from ingest.merge.key_facts import carriers, facts, is_newest, is_unknown, row_id, survivors
 from ingest.merge.table_schema import TableSchema
 from ingest.reconcile.changeset import Changeset, TableState, Truncation, above_resync, above_truncate
 from ingest.spark.checkpoints import checkpoint
@@ -35,6 +35,7 @@ from ingest.spark.checkpoints import checkpoint
 Key = tuple[str, ...]
 _STATE, _IN_PENDING, _IN_SILVER = 0, 1, 2
 _ORIGIN, _IS_SHOWN = "_ingest_origin", "_ingest_is_shown"
+_ROW = "_ingest_row"
 _OLD_LOCATION, _OLD_POSITION = "_ingest_old_location", "_ingest_old_position"
 _PARTIAL_REASON = (
     "values of the image were not sent, and the table has another key now, by which they can't be found: rebuild the "
@@ -45,11 +46,12 @@ _PARTIAL_REASON = (
 @dataclass(frozen=True)
 class SeveralKeys:
     """The keys of a table. `carried`: the one of the batch's events. `former`: all that were ever carried and are not
-    in force; `carried` is one of them."""
+    in force; `carried` is one of them. `required`: columns of the key in force that are NOT NULL."""
 
     table_schema: TableSchema
     carried: Key
     former: tuple[Key, ...]
+    required: Key = ()
 
 
 def require_rekeyable(table: str, stored: TableState, others: Mapping[Key, Key]) -> None:
@@ -76,12 +78,16 @@ def reconcile_several_keys(
     able = states.where(F.col(CODE).isNull()).drop(CODE, REASON)
     candidates = checkpoint(_candidates(able, keys, stored))
     known = {key: _stored_facts(candidates, key, stored) for key in (*keys.former, keys.table_schema.key)}
+    # By what is stored: a row has the position of its newest fact until a newer one comes.
+    rows = carriers(candidates.where(F.col(_ORIGIN) != _STATE), keys.table_schema.key, known)
+    own = facts(rows, keys.table_schema.key)
     known[keys.carried] = known[keys.carried].unionByName(facts(able, keys.carried))
-    rows = candidates.where(F.col(_ORIGIN) != _STATE)
-    own = facts(carriers(rows, keys.table_schema.key, known), keys.table_schema.key)
     known[keys.table_schema.key] = known[keys.table_schema.key].unionByName(own)
-    left = survivors(candidates, known).withColumn(_IS_SHOWN, is_newest(keys.table_schema.key))
-    return _changeset(able, refused, candidates, checkpoint(left), keys, stored)
+    left = survivors(candidates, known).withColumn(_IS_SHOWN, is_newest(keys.table_schema.key, keys.required))
+    left = checkpoint(left)
+    if keys.required:
+        log_unknown_keys(left.where(F.col(_ORIGIN) == _STATE), keys.table_schema, keys.required)
+    return _changeset(able, refused, candidates, left, keys, stored)
 
 
 def _with_refusals(states: DataFrame, carried: Key, stored: TableState) -> DataFrame:
@@ -113,6 +119,7 @@ def _candidates(able: DataFrame, keys: SeveralKeys, stored: TableState) -> DataF
     affected = reduce(
         DataFrame.unionByName, [images.select(*_names(keys)), *(rows.select(*_names(keys)) for rows in hit)]
     )
+    affected = affected.where(~is_unknown(keys.required))  # Their key finds no others.
     found += [*hit, *_stored_rows(affected, keys.table_schema.key, columns, stored)]
     together = reduce(DataFrame.unionByName, found)
     by = [*_names(keys), F.col(POSITION_COLUMN)]
@@ -149,7 +156,7 @@ def _changeset(
     able: DataFrame, refused: DataFrame, candidates: DataFrame, left: DataFrame, keys: SeveralKeys, stored: TableState
 ) -> Changeset:
     """Returns the differences between what is stored and what is `left`."""
-    shown = checkpoint(_silver_actions(candidates, left, keys.table_schema.key))
+    shown = checkpoint(_silver_actions(candidates, left, keys))
     hidden = left.where(~F.col(_IS_SHOWN))
     waiting = hidden.where(F.col(_ORIGIN) != _IN_PENDING).withColumn(ACTION, F.lit(INSERT))
     kept = hidden.where(F.col(_ORIGIN) == _IN_PENDING).select(LOCATION)
@@ -167,24 +174,25 @@ def _changeset(
     )
 
 
-def _silver_actions(candidates: DataFrame, left: DataFrame, key: Key) -> DataFrame:
+def _silver_actions(candidates: DataFrame, left: DataFrame, keys: SeveralKeys) -> DataFrame:
     """Returns the rows to write to silver or to remove from it, with their `ACTION` and the `LOCATION` of the row that
     each replaces."""
-    new = left.where(_IS_SHOWN).drop(LOCATION, _ORIGIN, _IS_SHOWN).withColumn(TOMBSTONE_KEY, tombstone_key(key))
+    key, same = keys.table_schema.key, row_id(keys.table_schema.key, keys.required).alias(_ROW)
+    new = left.where(_IS_SHOWN).drop(LOCATION, _ORIGIN, _IS_SHOWN).select("*", same)
     old = candidates.where(F.col(_ORIGIN) == _IN_SILVER).select(
-        tombstone_key(key).alias(TOMBSTONE_KEY),
+        same,
         F.struct(*map(quoted, key)).alias("_ingest_old_key"),
         F.col(POSITION_COLUMN).alias(_OLD_POSITION),
         F.col(LOCATION).alias(_OLD_LOCATION),
     )
-    both = new.join(old, TOMBSTONE_KEY, "full_outer")
+    both = new.join(old, _ROW, "full_outer")
     position, before = F.col(POSITION_COLUMN), F.col(_OLD_POSITION)
     action = F.when(position.isNull(), DELETE).when(before.isNull(), INSERT).when(position != before, UPDATE)
     values = {k: F.when(position.isNull(), F.col("_ingest_old_key").getField(k)).otherwise(quoted(k)) for k in key}
     changed = both.withColumns({ACTION: action, LOCATION: F.col(_OLD_LOCATION), **values}).where(
         F.col(ACTION).isNotNull()
     )
-    return changed.drop(TOMBSTONE_KEY, "_ingest_old_key", _OLD_POSITION, _OLD_LOCATION)
+    return changed.drop(_ROW, "_ingest_old_key", _OLD_POSITION, _OLD_LOCATION)
 
 
 def _row_changes(states: DataFrame) -> RowChanges | None:
@@ -192,7 +200,7 @@ def _row_changes(states: DataFrame) -> RowChanges | None:
     counted = states.groupBy(ACTION, F.col(LOCATION)["file"].alias("file")).count().collect()  # a row per file
     files = frozenset(row["file"] for row in counted if row["file"] is not None)
     actions, rows = frozenset(row[ACTION] for row in counted), sum(row["count"] for row in counted)
-    return RowChanges(states, actions, files, rows) if rows else None
+    return RowChanges(states, actions, files, rows, by_location=True) if rows else None
 
 
 def _new_facts(able: DataFrame, carried: Key, stored: TableState) -> DataFrame:

@@ -171,7 +171,14 @@ def _altered(
             state.row = {name: value for name, value in state.row.items() if name in after.columns}
     if not after.key or (before.key == after.key and change.kind != "alter.column.type"):
         return rows
-    return {key_of(state.row, after.key): state for state in sorted(rows.values(), key=lambda state: state.lsn)}
+    return {_key_of(state.row, after): state for state in sorted(rows.values(), key=lambda state: state.lsn)}
+
+
+def _key_of(row: Row, table: SourceTable) -> Hashable:
+    """Returns the key of a row; one of its own if a column that is NOT NULL is null, whose value no event tells."""
+    key = table.key or ()
+    is_unknown = any(row.get(name) is None and not table.columns[name].optional for name in key)
+    return object() if is_unknown else key_of(row, key)
 
 
 def _alter(state: _RowState, change: TableChange) -> None:

@@ -12,13 +12,25 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.testing import SourceColumn, SourceTable, without_ddl
 from ingest.testing.tables import Statement, TableStory, interpret, random_definition
-from tests.property.test_changing_tables import check_rows
+from tests.property.test_changing_tables import check_in_turns, check_rows, known_story
 
 pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200")) // 40
 SEED = int(os.environ.get("FUZZ_SEED", "12"))
 STATEMENTS = ("insert", "insert", "insert", "update", "update", "move", "delete", "alter key", "alter key")
+
+KNOWN = (
+    (("id", "r"), "c1,7@10(1,7,a) c1,8@20(1,8,b) #id@30 c2@40(2,7,c)"),
+    (("id", "r"), "c1,7@10(1,7,a) c1,8@20(1,8,b) #id@30 c2@40(2,7,c) d1,8@25"),
+    (("id",), "c1@10(1,7,a) u1@20(1,7,b) #r@30 c8@40(2,8,c) u1@15(1,9,d)"),
+    (("id",), "c1@10(1,7,a) #r@30 c8@40(2,8,b) d1@25 u1@20(1,9,c)"),
+    (("id",), "c1@10(1,7,a) #r@20 u7@30(1,7,b) #id@40 u1@50(1,8,c) u7@25(1,7,d) c2@60(2,7,e)"),
+    (("id",), "c1@10(1,7,a) #id,r@20 c1,8@30(1,8,b) d1,7@40 #r@50 u8@60(1,8,c) u2@5(2,8,d)"),
+    (("id",), "c1@10(1,7,a) c2@20(2,8,b) c4@25(4,9,d) id>no@30 c3@40(3,9,c) d1@28 u2@15(2,9,d) u3@50(3,9,e)"),
+)
+"""A key and a changelog of columns `id`, `r` and `v` in its order of delivery."""
 
 
 def stories(random: Random) -> Iterator[TableStory]:
@@ -31,6 +43,13 @@ def stories(random: Random) -> Iterator[TableStory]:
         keys = {event.carried.key for event in story.events if event.carried is not None and event.ddl is None}
         if len(keys) > 1 and () not in keys:
             yield story
+
+
+@pytest.mark.long
+def test_known_changelogs_are_what_the_keys_of_their_events_show(spark: SparkSession, tmp_path: Path) -> None:
+    starts = [SourceTable({name: SourceColumn() for name in ("id", "r", "v")}, key) for key, _ in KNOWN]
+    tables = [known_story(n, start, line) for n, (start, (_, line)) in enumerate(zip(starts, KNOWN, strict=True))]
+    check_in_turns(spark, tmp_path, tables, [without_ddl(story.events) for story in tables])
 
 
 @pytest.mark.parametrize("batches", [1, pytest.param(6, marks=pytest.mark.long)])

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from random import Random
@@ -15,8 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
-from ingest.testing import Event, assumed, fold, without_ddl
-from ingest.testing.table_deliveries import delivered, interleaved
+from ingest.testing import Event, SourceColumn, SourceTable, assumed, fold, parse_events, without_ddl
+from ingest.testing.table_deliveries import Record, delivered, interleaved
 from ingest.testing.table_records import as_debezium, read_rows, unmatched
 from ingest.testing.tables import DefinitionStatement, TableStory, random_table
 from tests.changelogs import write
@@ -25,6 +26,12 @@ pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200")) // 20
 SEED = int(os.environ.get("FUZZ_SEED", "4"))
 CHANGES: tuple[DefinitionStatement, ...] = ("add column", "add column", "drop column", "alter default")
+TYPES = {"no": "integer", "id": "integer", "r": "integer", "b": "integer", "a": "integer", "v": "text"}
+KNOWN = (
+    "+a:int=5@20 -a@40 c1@40(1,1) c2@45(2,1) c3@10(3,1) c4@80(4,1) c5@20(5,1,7) c6@15(6,1)",
+    "+a:int=5@20 -a@40 +a:int=6@60 c1@10(1,1) c4@70(4,1,3) c2@30(2,1,2) c3@50(3,1) c5@35(5,1,4) u4@45(4,2) c6@15(6,1)",
+)
+"""Changelogs of columns `id`, `b` and `a` in their order of delivery, of which two events are merged at a time."""
 AGREES: tuple[list[Any], ...] = ([], [])
 
 
@@ -59,17 +66,63 @@ def check_rows(
     random = Random(seed)
     tables = [*islice(draw(random), cases)]
     sent = [schema_events(story, random) for story in tables]
-    records = interleaved(
-        [as_debezium(story, events, trigger=False) for story, events in zip(tables, sent, strict=True)], random
-    )
+    records = interleaved(records_of(tables, sent), random)
+    check_merged(spark, folder, tables, sent, records, 0 if batches == 1 else len(records) // batches + 1, seed)
+
+
+def records_of(tables: Sequence[TableStory], sent: Sequence[Sequence[Event]]) -> list[list[Record]]:
+    return [as_debezium(story, events, trigger=False) for story, events in zip(tables, sent, strict=True)]
+
+
+def check_merged(
+    spark: SparkSession,
+    folder: Path,
+    tables: Sequence[TableStory],
+    sent: Sequence[Sequence[Event]],
+    records: list[Record],
+    batch_size: int,
+    seed: int = 0,
+) -> None:
+    """Merges the records of `tables`. Fails where their rows differ from the reference's. `sent`: their events."""
     case = Case("changing", (write(folder / "in", records, None) / "events.jsonl",), None, folder / "out")
-    size = 0 if batches == 1 else len(records) // batches + 1
-    ((_, summary),) = replay(spark, [case], Delivery(batch_size=size), "jsonl")
+    ((_, summary),) = replay(spark, [case], Delivery(batch_size), "jsonl")
     assert (summary["set_aside"], summary["quarantine"]) == ({}, [])
     for story, events in zip(tables, sent, strict=True):
         expected = fold(assumed(events)).values()
         found = read_table(folder / "out", summary, story)
         assert unmatched(expected, found, story) == AGREES, (story.name, seed, story.statements)
+
+
+def check_in_turns(
+    spark: SparkSession, folder: Path, tables: Sequence[TableStory], sent: Sequence[Sequence[Event]], turn: int = 1
+) -> None:
+    """Merges `turn` events of each table at a time. Fails as `check_merged`. The last event of a table is delivered
+    again until all tables are through."""
+    longest = max(map(len, sent))
+    sent = [[*events, *[events[-1]] * (longest - len(events))] for events in sent]
+    sent = [[replace(event, offset=offset) for offset, event in enumerate(events)] for events in sent]
+    turns = zip(*records_of(tables, sent), strict=True)
+    records = [record | {"offset": offset} for offset, one in enumerate(turns) for record in one]
+    check_merged(spark, folder, tables, sent, records, turn * len(tables))
+
+
+def known_story(number: int, start: SourceTable, line: str) -> TableStory:
+    """Returns a table whose columns are integers, but for `v`, and whose changelog is `line`."""
+    events = []
+    for event in parse_events(line, [*start.columns], start.key):
+        carried = event.carried or start
+        columns = {name: SourceColumn(TYPES[name], 0, c.default) for name, c in carried.columns.items()}
+        events.append(replace(event, carried=event.carried and SourceTable(columns, carried.key)))
+    end = max((e for e in events if e.carried is not None), key=lambda event: event.lsn).carried
+    assert end is not None
+    return TableStory(f"public.k{number}", "adaptive", True, start, (), None, tuple(events), end, ())
+
+
+@pytest.mark.long
+def test_known_changelogs_are_what_the_schemas_of_their_events_show(spark: SparkSession, tmp_path: Path) -> None:
+    start = SourceTable({"id": SourceColumn(), "b": SourceColumn()}, ("id",))
+    tables = [known_story(number, start, line) for number, line in enumerate(KNOWN)]
+    check_in_turns(spark, tmp_path, tables, [without_ddl(story.events) for story in tables], turn=2)
 
 
 @pytest.mark.parametrize("batches", [1, pytest.param(5, marks=pytest.mark.long)])
