@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.batches.rules import Rules
+from ingest.lakehouse.backfills import Backfills
 from ingest.lakehouse.bronze import COORDINATES, Bronze
+from ingest.names import Lakehouse
 
 _IMAGES = ("c", "r", "u")
 _FIRST = "_from"
@@ -96,3 +99,37 @@ def count_row_deliveries(readers: Sequence[ReaderEvents], table: str) -> int:
         rows = reader.events.where((F.col("source_table") == table) & F.col("op").isin(*_IMAGES))
         found.append(rows.select(*COORDINATES, F.coalesce(life, F.lit("")).alias("life")))
     return reduce(DataFrame.unionByName, found).distinct().count() if found else 0
+
+
+class OtherReaders:
+    """The readers of a pipeline besides the one of `bronze`: its stream, and backfills from other sources. If `bronze`
+    is a part of a bronze table, the rest of it counts as another reader's."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        pipeline: str,
+        lakehouse: Lakehouse,
+        rules: Rules,
+        bronze: Bronze,
+        backfills: Backfills,
+    ) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._lakehouse = lakehouse
+        self._rules = rules
+        self._bronze = bronze
+        self._backfills = backfills
+
+    def captured(self) -> DataFrame | None:
+        """Returns the events that they have captured, merged or not, and perhaps those of `bronze`; None if there are
+        no other readers."""
+        numbers = [backfill.number for backfill in self._backfills.all()]
+        paths = [self._lakehouse.backfilled(self._pipeline, number) for number in numbers]
+        found = map(self._bronze_at, [self._lakehouse.bronze(self._pipeline), *paths])
+        others = [b for b in found if b.last_batch() and (self._bronze.is_part or b.folder != self._bronze.folder)]
+        return reduce(DataFrame.unionByName, (bronze.rows() for bronze in others)) if others else None
+
+    def _bronze_at(self, path: str) -> Bronze:
+        rules = self._rules
+        return Bronze(self._spark, path, rules.epochs, rules.names, rules.tuning)

@@ -45,6 +45,8 @@ class TableBatch:
     """The last capture batch before the slice."""
     merged_before: Callable[[], DataFrame] | None = None
     """Returns those of the events before the slice that are merged; None if all are."""
+    other_readers: Callable[[], DataFrame | None] = lambda: None
+    """Returns the events that other readers of the pipeline have captured; None if there are none."""
 
     @property
     def changed(self) -> Column:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 
+from pyspark.sql import DataFrame
+
 from ingest.batches.deliveries import EarlierReaders
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
@@ -38,6 +40,7 @@ class CatchUp:
         slice_events: int,
         backfills: Backfills,
         earlier_readers: EarlierReaders | None,
+        other_readers: Callable[[], DataFrame | None],
     ) -> None:
         """`slice_events`: about the number of events in a slice. `backfills`: a table that one of them rebuilds is left
         to it."""
@@ -49,6 +52,7 @@ class CatchUp:
         self._slice_events = slice_events
         self._backfills = backfills
         self._earlier_readers = earlier_readers
+        self._other_readers = other_readers
         self._unfinished: dict[str, int | None] = {}
         self._slices: dict[str, Slices] = {}
 
@@ -99,6 +103,7 @@ class CatchUp:
                 self._tables.table_schemas,
                 self._slice_events,
                 earlier_readers=self._earlier_readers,
+                other_readers=self._other_readers,
             )
         slices = self._slices[table]
         read = slices.read(after, through_batch, slices.group_stats(after, through_batch, through_batch))

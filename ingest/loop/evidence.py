@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 
 from pyspark.sql import DataFrame
@@ -55,7 +56,8 @@ class SeenVersions:
     ) -> frozenset[Version]:
         """Returns the versions that the groups of a batch show; none if all go on with the table's newest known
         definition. Events of another shape that are not above all merged ones are placed among these, by a job that
-        reads the table's events of bronze in the range of positions concerned.
+        reads the table's events of bronze in the range of positions concerned. If the pipeline has other readers, such
+        as backfills, those that they have captured count too.
 
         Of a table without known versions, the first one stands for the columns that it has. `entry`: the table's, None
         for a new one."""
@@ -83,11 +85,14 @@ class SeenVersions:
         if not novel:
             return frozenset()
         lowest, last = min(run.first for run in novel), max(run.last for run in novel)
-        if lowest > highest:
+        others = batch.other_readers()
+        if lowest > highest and others is None:
             return definitions.versions([run for run in runs if run.first >= lowest])
+        # Below the lowest version, events of its shape have none of their own.
+        begin = lowest if any(version.since <= lowest for version in known) else None
         end = min((version.since for version in known if version.since > last), default=None)
-        past = _captured_before(batch).select(*changed.columns)
-        runs = schema_runs(past.unionByName(changed), batch.table, lowest, end)
+        past = _captured_before(batch, others).select(*changed.columns)
+        runs = schema_runs(past.unionByName(changed), batch.table, begin, end)
         schemas.fetch(past, {run.schema_id: run.event for run in runs if run.schema_id not in shown_ids})
         return definitions.versions(runs)
 
@@ -174,10 +179,12 @@ def _has_schema(group: Group, columns: Sequence[Column]) -> bool:
     return group.schema_id is not None and bool(columns) and not any(column.inferred for column in columns)
 
 
-def _captured_before(batch: TableBatch) -> DataFrame:
-    """Returns the events of the batch's table that were captured before it and are merged."""
+def _captured_before(batch: TableBatch, others: DataFrame | None) -> DataFrame:
+    """Returns the events of the batch's table that were captured before it and are merged, and those of `others`."""
     past, earlier = (batch.merged_before or batch.history)().where(batch.changed), batch.earlier_readers
-    return past if earlier is None else past.unionByName(earlier.delivered.where(batch.changed))
+    more = [] if earlier is None else [earlier.delivered.where(batch.changed)]
+    more += [] if others is None else [others.where(batch.changed).select(*past.columns)]
+    return reduce(DataFrame.unionByName, more, past)
 
 
 def _highest_before(batch: TableBatch) -> Place:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tenacity import RetryCallState
 
-from ingest.batches.deliveries import EarlierReaders
+from ingest.batches.deliveries import EarlierReaders, OtherReaders
 from ingest.batches.group_stats import Group
 from ingest.batches.placement import PlacedTombstones
 from ingest.batches.rules import Rules
@@ -97,11 +97,13 @@ class Merge:
         )
         history = HistoryFacts(spark, lakehouse.history_facts)
         self._summary = BronzeSummary(bronze, writer, history, rules.view)
-        self._slices = Slices(bronze, rules, self.tables.table_schemas, slice_events, self._summary, earlier_readers)
+        backfills = Backfills(spark, lakehouse.backfills, pipeline)
+        others = OtherReaders(spark, pipeline, lakehouse, rules, bronze, backfills).captured
+        table_schemas = self.tables.table_schemas
+        self._slices = Slices(bronze, rules, table_schemas, slice_events, self._summary, earlier_readers, others)
         self._set_aside_tables = SetAsideTables(self._accounts, self._quarantine)
         parts = (self._bronze, rules, self.tables, self._suppression, self._set_aside_tables)
-        backfills = Backfills(spark, lakehouse.backfills, pipeline)
-        self._catch_up = CatchUp(*parts, slice_events, backfills, earlier_readers)
+        self._catch_up = CatchUp(*parts, slice_events, backfills, earlier_readers, others)
         # Kept for the life of the merge, because each of its threads opens a connection to the JVM.
         self._table_pool = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")
         self._has_resumed = False

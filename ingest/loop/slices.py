@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -52,12 +52,14 @@ class Slices:
         slice_events: int,
         summary: BronzeSummary | None = None,
         earlier_readers: EarlierReaders | None = None,
+        other_readers: Callable[[], DataFrame | None] = lambda: None,
     ) -> None:
         """`slice_events`: about the number of events in a slice; it holds whole batches. `summary`: of bronze, where
-        one is kept. `earlier_readers`: readers that are merged before this one."""
+        one is kept. `earlier_readers`: readers that are merged before this one. `other_readers`: as of `TableBatch`."""
         self._bronze = bronze
         self._summary = summary or BronzeSummary(bronze, "")
         self._earlier_readers = earlier_readers
+        self._other_readers = other_readers
         self._rules = rules
         self._table_schemas = table_schemas
         self._slice_events = slice_events
@@ -190,6 +192,7 @@ class Slices:
                 history,
                 highest,
                 earlier_readers=self._earlier_readers,
+                other_readers=self._other_readers,
             )
             origins = tombstones.origins.get(table, ()) if null_tombstones is not None else ()
             batches.append(replace(batch, tombstone_origins=origins, after=after, merged_before=merged_before))

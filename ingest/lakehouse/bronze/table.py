@@ -76,6 +76,11 @@ class Bronze(BronzeBatches):
         super().__init__(spark, path, epochs, names, tuning)
         self._topic_ids: Mapping[str, str] = {}
 
+    @property
+    def is_part(self) -> bool:
+        """Returns True if these are some of the events of a bronze table."""
+        return False
+
     def captured(self) -> CaptureState:
         """Returns how far the source has been captured, from the newest capture's commit or, if the log no longer has
         it, from the rows."""

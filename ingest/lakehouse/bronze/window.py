@@ -40,6 +40,10 @@ class BronzeWindow(Bronze):
             )
             self.begins_after = found["first"] - 1 if found and found["first"] is not None else through_batch
 
+    @property
+    def is_part(self) -> bool:
+        return True
+
     def last_batch(self) -> int:
         return self._through_batch
 
