@@ -208,7 +208,7 @@ def _written_decimal(parameters: Mapping[str, str]) -> Typed:
     precision = int(parameters.get(f"{_SOURCE}length", 0)) or MAX_DIGITS + 1
     scale = int(parameters.get(f"{_SOURCE}scale", 0))
     logical_type = decimal_of(max(precision, scale), scale)
-    digits = scale if logical_type.kind is Kind.DECIMAL else MAX_DIGITS
+    digits = scale if f"{_SOURCE}length" in parameters else MAX_DIGITS
     return WireType(Encoding.DECIMAL_PLAIN, digits=digits), logical_type
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
 
 from ingest.evolution.definition import NULL, UNKNOWN, Fill, Place, is_at_or_above
 from ingest.evolution.life import Life, Lives, TypeStep
 from ingest.evolution.readings import Means, means
-from ingest.evolution.type_steps import keep_values, not_passed
+from ingest.evolution.type_steps import are_reversible, keep_values, not_passed
 
 
 class Source(StrEnum):
@@ -31,6 +31,7 @@ class Piece:
         source: where the new value comes from.
         fill: of CONSTANT, the value.
         types: the first is that of the value, the others are those that it passes; of STORED empty if it passes none.
+        undone: of STORED, the types that the value has passed but has not had at the source, from its own one on.
     """
 
     begin: Place | None
@@ -38,6 +39,7 @@ class Piece:
     source: Source
     fill: Fill = NULL
     types: tuple[TypeStep, ...] = ()
+    undone: tuple[TypeStep, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,13 +106,25 @@ def altered_columns(before: Lives, after: Lives, keeps_dropped: bool = True) -> 
                 found.append(ColumnRevision(life.column, life.column, (emptied,)))
             continue
         stored = _stored(before, after, life, bounds)
-        pieces = tuple(_joined(_kept(before, after, life, _piece(before, after, life, stored, *b)) for b in bounds))
+        found_pieces = (_piece(before, after, life, stored, *b) for b in bounds)
+        known = (_recovered(before, after, life, stored, piece) for piece in found_pieces)
+        pieces = tuple(_joined(_kept(before, after, life, piece) for piece in known))
         if stored is None and life.column in before.shown:
             stored = life.column
         is_renamed = stored not in (None, life.column)
         if is_renamed or any(_alters(piece, stored) for piece in pieces):
             found.append(ColumnRevision(life.column, stored, pieces))
     return tuple(found)
+
+
+def _recovered(before: Lives, after: Lives, life: Life, stored: str | None, piece: Piece) -> Piece:
+    """Returns a piece of lost values as one of stored values if the types that they have passed can be undone."""
+    if piece.source is not Source.EVENTS or stored is None or _holder(before, after, life, piece.begin) != stored:
+        return piece
+    passed = before.shown[stored].later_types(piece.begin)
+    if not are_reversible(passed):
+        return piece
+    return Piece(piece.begin, piece.end, Source.STORED, NULL, life.later_types(piece.begin), passed)
 
 
 def _alters(piece: Piece, stored: str | None) -> bool:
@@ -129,7 +143,7 @@ def _kept(before: Lives, after: Lives, life: Life, piece: Piece) -> Piece:
         is_same = _constant(before, old, at) == piece.fill and (keep_values(life.types) or old.types == life.types)
         is_kept = is_dropped or is_same
     elif piece.source is Source.STORED:
-        is_kept = keep_values(piece.types)
+        is_kept = keep_values(piece.types) and keep_values(piece.undone)
     return Piece(piece.begin, piece.end, Source.STORED) if is_kept else piece
 
 
@@ -233,6 +247,6 @@ def _piece(
 
 def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
     """Returns the pieces, neighbours that do the same as one."""
-    for _, group in groupby(pieces, key=lambda piece: (piece.source, piece.fill, piece.types)):
+    for _, group in groupby(pieces, key=lambda piece: (piece.source, piece.fill, piece.types, piece.undone)):
         same = list(group)
-        yield Piece(same[0].begin, same[-1].end, same[0].source, same[0].fill, same[0].types)
+        yield replace(same[0], end=same[-1].end)

@@ -15,7 +15,8 @@ from ingest.evolution.definition import (
     Version,
 )
 from ingest.evolution.policies import TableColumn
-from ingest.values.columns import Column
+from ingest.values.columns import Column, Encoding
+from ingest.values.types import MAX_DIGITS, Kind, LogicalType, with_scale
 
 _NULL_DEFAULT = "null"
 _BELOW_EVERY_EVENT: Place = (-1, 0, 0, 0, 0, 0, 0)
@@ -27,8 +28,15 @@ def seen_definition(columns: Sequence[Column], names: Mapping[str, str]) -> Defi
     A default is assumed to be what rows from before a column read: the schema shows the one that the source had when
     the connector read its catalog. `names`: column of the event → column of the table."""
     return Definition(
-        tuple(ColumnDefinition(names[c.name], c.type, None, _assumed_fill(c), c.optional) for c in columns)
+        tuple(ColumnDefinition(names[c.name], _defined_type(c), None, _assumed_fill(c), c.optional) for c in columns)
     )
+
+
+def _defined_type(column: Column) -> LogicalType:
+    """Returns the type of a column, with the scale of a numeric if its schema shows one."""
+    is_written = column.wire.encoding is Encoding.DECIMAL_PLAIN and column.wire.digits < MAX_DIGITS
+    has_scale = is_written or column.wire.encoding is Encoding.DECIMAL_UNSCALED
+    return with_scale(column.wire.digits) if has_scale and column.type.kind is Kind.DECIMAL_TEXT else column.type
 
 
 def stored_version(columns: Sequence[TableColumn]) -> Version:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ingest.evolution.life import TypeStep
-from ingest.values.postgres_cast import Cast, is_kept
-from ingest.values.types import INTEGERS, LogicalType, widest
+from ingest.values.postgres_cast import Cast, is_kept, is_reversible
+from ingest.values.types import INTEGERS, Kind, LogicalType, widest
 
 _INTEGER_TYPES = ("smallint", "integer", "bigint")
 _TEXTS = {"text", "character varying"}
@@ -76,6 +76,22 @@ def casts(own: LogicalType, steps: Sequence[TypeStep], target: LogicalType) -> t
     return (*found, Cast(current, target)) if current != target else tuple(found)
 
 
+def are_reversible(steps: Sequence[TypeStep]) -> bool:
+    """Returns True if a value that has passed all steps tells the one before them."""
+    if any(step.type is None for step in steps) or any(_is_other_form(*pair) for pair in pairwise(steps)):
+        return False
+    return not any(step.is_unknown for step in steps[1:]) and all(map(is_reversible, passed_casts(steps)))
+
+
+def passed_casts(steps: Sequence[TypeStep]) -> list[Cast]:
+    """Returns the casts between the steps whose types are known, but for those between integers."""
+    return [
+        Cast(old.type, new.type, new.zone)
+        for old, new in pairwise(steps)
+        if old.type is not None and new.type is not None and not _are_integers(old.type, new.type)
+    ]
+
+
 def keep_values(steps: Sequence[TypeStep]) -> bool:
     """Returns True if values of the type of the first step stay as they are in all others."""
     known = [step.type for step in steps if step.type is not None]
@@ -92,7 +108,8 @@ def stored_type(steps: Sequence[TypeStep]) -> tuple[LogicalType | None, bool]:
         wide = type_ if found is None else widest(found, type_)
         is_other |= wide is None
         found = type_ if wide is None else wide
-    return found, is_other
+    is_scaled = found is not None and found.kind is Kind.DECIMAL_TEXT
+    return (LogicalType(Kind.DECIMAL_TEXT) if is_scaled else found), is_other
 
 
 def _is_other_form(before: TypeStep, after: TypeStep) -> bool:

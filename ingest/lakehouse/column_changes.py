@@ -14,16 +14,15 @@ from ingest.changelog.position import is_read_without_position, position_literal
 from ingest.delta import compaction
 from ingest.delta.delta_table import Table
 from ingest.delta.txn_versions import TxnVersion
-from ingest.evolution.life import TypeStep
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.revisions import ColumnRevision, Piece, Source
-from ingest.evolution.type_steps import casts
+from ingest.evolution.type_steps import casts, passed_casts
 from ingest.lakehouse.silver_rows import SilverRows
 from ingest.lakehouse.table_properties import MAPPING
 from ingest.merge.image_values import default_value
 from ingest.merge.table_schema import TableSchema
 from ingest.values.conversion import converted
-from ingest.values.postgres_cast import Cast, as_before, converted_by, postgres_cast
+from ingest.values.postgres_cast import Cast, as_before, before_cast, converted_by, postgres_cast
 from ingest.values.types import LogicalType, spark_type, widest
 
 
@@ -129,18 +128,21 @@ def _by_position(at: Column, pieces: Iterable[Piece], target: TableColumn, store
 
 def _value(piece: Piece, target: TableColumn, stored: _Stored | None) -> Column:
     if piece.source is Source.STORED and stored is not None:
-        return _passed(stored, piece.types, target)
+        return _passed(stored, piece, target)
     constant = piece.fill.column if piece.source is Source.CONSTANT else None
     passed = () if constant is None else casts(constant.type, piece.types, target.type)
     return default_value(constant, target, passed)
 
 
-def _passed(stored: _Stored, types: Sequence[TypeStep], target: TableColumn) -> Column:
+def _passed(stored: _Stored, piece: Piece, target: TableColumn) -> Column:
     """Returns stored values after the types that they pass."""
-    if not types or stored.type is None or types[0].type is None:
+    now = piece.undone[-1].type if piece.undone else piece.types[0].type if piece.types else None
+    if stored.type is None or now is None:
         return _in_type(stored, target.type)
-    value, own = as_before(stored.column, stored.type, types[0].type)
-    passed = casts(own, types, target.type)
+    value, own = as_before(stored.column, stored.type, now)
+    for cast in reversed(passed_casts(piece.undone)):
+        value, own = before_cast(value, cast), cast.before
+    passed = casts(own, piece.types, target.type)
     if passed is None:
         return default_value(None, target)
     return converted_by(value, passed or (Cast(own, target.type),))

@@ -10,7 +10,7 @@ from typing import Any
 from ingest.evolution.definition import NULL, ColumnDefinition, Definition, Fill, FillKind, Origin, Version
 from ingest.evolution.policies import TableColumn
 from ingest.values.columns import Column, Encoding, WireType
-from ingest.values.types import Kind, OutOfRange, parse
+from ingest.values.types import Kind, OutOfRange, parse, with_scale
 
 
 def versions_to_json(versions: Collection[Version]) -> str:
@@ -38,6 +38,8 @@ def versions_from_json(texts: Iterable[str | None]) -> frozenset[Version]:
 
 def _defined_to_json(column: ColumnDefinition) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": column.name, "type": None if column.type is None else str(column.type)}
+    if column.type is not None and column.type.kind is Kind.DECIMAL_TEXT and column.type.precision:
+        fields["scale"] = column.type.scale
     if not column.optional:
         fields["optional"] = False
     if column.fill.column is not None:
@@ -47,6 +49,7 @@ def _defined_to_json(column: ColumnDefinition) -> dict[str, Any]:
 
 def _defined_from_json(fields: dict[str, Any]) -> ColumnDefinition:
     type_ = None if fields["type"] is None else parse(fields["type"])
+    defined = with_scale(fields["scale"]) if "scale" in fields else type_
     optional = fields.get("optional", True)
     fill = NULL
     if type_ is not None and "fill" in fields:
@@ -55,7 +58,7 @@ def _defined_from_json(fields: dict[str, Any]) -> ColumnDefinition:
             default["name"], _wire_from_json(default["default_wire"]), type_, optional, default["default"], True
         )
         fill = Fill(FillKind.CONSTANT, column)
-    return ColumnDefinition(fields["name"], type_, None, fill, optional)
+    return ColumnDefinition(fields["name"], defined, None, fill, optional)
 
 
 def column_from_json(fields: dict[str, Any]) -> TableColumn:

@@ -21,7 +21,7 @@ _CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?"
 _SHORT_CLOCK = len("12:34")
 _OFFSET = r"(Z|[+-][0-9]{2}(:[0-9]{2})?)"
 _UUID = r"^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
-_SAME_JSON = r'^(true|false|null|\[\]|\{\}|"[^"\\\p{Cntrl}]*"|-?(0|[1-9][0-9]*)(\.[0-9]+)?)$'
+_SAME_JSON = r'^(true|false|null|\[\]|\{\}|"[^"\\\p{Cntrl}]*"|(?!-[0.]+$)-?(0|[1-9][0-9]*)(\.[0-9]+)?)$'
 """JSON that `json` and `jsonb` write alike."""
 _READ = frozenset({*INTEGERS, *FLOATS, Kind.DECIMAL, Kind.DECIMAL_TEXT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP}) | {
     *(Kind.TIMESTAMP_TZ, Kind.TIME, Kind.UUID, Kind.JSON, Kind.XML, Kind.BYTES)

@@ -13,6 +13,7 @@ PLAIN = (*INTEGERS, *TEXTS, Kind.BOOLEAN, Kind.DECIMAL, Kind.DECIMAL_TEXT, Kind.
 """Kinds of which each value has a text that is known."""
 _DIGITS = {Kind.FLOAT32: 6, Kind.FLOAT64: 15}
 """The number of decimal digits that a float always keeps: with as many, its shortest text is the only one."""
+_SMALLEST = {Kind.FLOAT32: 1.17549435e-38, Kind.FLOAT64: 2.2250738585072014e-308}
 _NEEDS_QUOTES = r'^$|[{}",\\\s]|^(?i:null)$'
 _NO_ELEMENTS = (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
 
@@ -45,20 +46,35 @@ def text(value: SparkColumn, type_: LogicalType, zone: str = "UTC") -> SparkColu
 def _float_text(value: SparkColumn, kind: Kind) -> SparkColumn:
     """Returns the shortest digits that mean the float: with an exponent below 1e-4 and from 1e15 (1e6) on."""
     digits, written = _DIGITS[kind], value.cast("string")
-    mantissa, exponent = (F.split_part(written, F.lit("E"), F.lit(n)) for n in (1, 2))
-    significant = F.trim(F.translate(mantissa, "-.", ""), F.lit("0"))
-    size = F.abs(value)
-    plain = F.regexp_replace(written.try_cast("decimal(38,19)").cast("string"), r"\.?0+$", "")
-    padded = F.lpad(F.ltrim(exponent, F.lit("-")), F.greatest(F.lit(2), F.length(F.ltrim(exponent, F.lit("-")))), "0")
-    sign = F.when(exponent.startswith("-"), F.lit("e-")).otherwise(F.lit("e+"))
-    with_exponent = F.concat(F.regexp_replace(mantissa, r"\.0$", ""), sign, padded)
+    mantissa, exponent = (F.split_part(F.ltrim(written, F.lit("-")), F.lit("E"), F.lit(n)) for n in (1, 2))
+    significant = F.trim(F.replace(mantissa, F.lit("."), F.lit("")), F.lit("0"))
+    number = F.abs(written.try_cast("decimal(38,19)"))
+    sign = F.when(written.startswith("-"), F.lit("-")).otherwise(F.lit(""))
+    plain = F.concat(sign, F.regexp_replace(number.cast("string"), r"\.?0+$", ""))
+    power = F.ltrim(exponent, F.lit("-"))
+    # Java writes an exponent from 1e7 on.
+    to_power = (
+        F.when(exponent == "", F.lit("e+06"))
+        .when(exponent.startswith("-"), F.concat(F.lit("e-"), _two_digits(power)))
+        .otherwise(F.concat(F.lit("e+"), _two_digits(power)))
+    )
+    pointed = F.regexp_replace(significant, "^(.)(.+)$", "$1.$2")
     return (
         F.when(written.isin("NaN", "Infinity", "-Infinity"), written)
-        .when(value == 0, F.when(written.startswith("-"), F.lit("-0")).otherwise(F.lit("0")))
-        .when(F.length(significant) > digits, F.lit(None).cast("string"))
-        .when((size >= 1e-4) & (size < 10.0**digits), plain)
-        .otherwise(with_exponent)
+        .when(value == 0, F.concat(sign, F.lit("0")))
+        .when((F.length(significant) > digits) | ~has_all_digits(value, kind), F.lit(None).cast("string"))
+        .when((number >= F.lit("0.0001").cast("decimal(38,19)")) & (number < 10**digits), plain)
+        .otherwise(F.concat(sign, pointed, to_power))
     )
+
+
+def has_all_digits(value: SparkColumn, kind: Kind) -> SparkColumn:
+    """Returns true for a float that isn't so near to zero that it has fewer digits than others."""
+    return (F.abs(value) >= _SMALLEST[kind]) | (value == 0)
+
+
+def _two_digits(text: SparkColumn) -> SparkColumn:
+    return F.when(F.length(text) == 1, F.concat(F.lit("0"), text)).otherwise(text)
 
 
 def _array_text(value: SparkColumn, element: LogicalType, zone: str) -> SparkColumn:

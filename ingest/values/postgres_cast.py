@@ -15,10 +15,10 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from ingest.values import casts_from_text, casts_to_text
-from ingest.values.casts_of_times import has_time_cast, time_cast
+from ingest.values.casts_of_times import UTC_NAMES, has_time_cast, time_cast
 from ingest.values.conversion import converted
 from ingest.values.decimals import placed
-from ingest.values.types import FLOATS, INTEGERS, Kind, LogicalType, spark_type, widest
+from ingest.values.types import FLOATS, INTEGERS, MAX_DIGITS, Kind, LogicalType, spark_type, widest
 
 _DECIMALS = (Kind.DECIMAL, Kind.DECIMAL_TEXT)
 _NUMBERS = (*INTEGERS, *FLOATS, *_DECIMALS)
@@ -39,7 +39,7 @@ def is_kept(before: LogicalType, after: LogicalType) -> bool:
     """Returns True if a cast leaves each value as it is, but for the digits of a wider type."""
     if before.kind is Kind.DECIMAL and after.kind is Kind.DECIMAL:
         return before.scale <= after.scale
-    if before.kind in INTEGERS and after.kind in (*INTEGERS, *_DECIMALS):
+    if before.kind in INTEGERS and after.kind in (*INTEGERS, Kind.DECIMAL):
         return True
     if before.kind is after.kind is Kind.ARRAY:
         return is_kept(before.elements[0], after.elements[0])
@@ -76,6 +76,9 @@ def has_cast(before: LogicalType, after: LogicalType) -> bool:
 def postgres_cast(value: SparkColumn, cast: Cast) -> SparkColumn:
     """Returns `value`, a `spark_type(cast.before)`, as a `spark_type(cast.after)`; null if only the source knows it."""
     before, after = cast.before, cast.after
+    if after.kind is Kind.DECIMAL_TEXT and after.precision:
+        plain = postgres_cast(value, Cast(before, LogicalType(Kind.DECIMAL_TEXT), cast.zone))
+        return _rounded(plain, after.scale)
     if is_kept(before, after):
         return _kept(value, before, after)
     convert = _convert(before, after)
@@ -94,6 +97,28 @@ def as_before(value: SparkColumn, stored: LogicalType, type_: LogicalType) -> tu
         return value, stored
     same = spark_type(stored) == spark_type(type_)
     return (value if same else value.try_cast(spark_type(type_))), type_
+
+
+def is_reversible(cast: Cast) -> bool:
+    """Returns True if `before_cast` gives back each value that the cast knows."""
+    before, after = cast.before, cast.after
+    if is_kept(before, after) or (before.kind is Kind.BOOLEAN and after.kind in INTEGERS):
+        return True
+    if after.kind is Kind.STRING:
+        return casts_to_text.has_text(before) and casts_from_text.reads(before)
+    if after.kind is Kind.DECIMAL_TEXT:
+        return before.kind in INTEGERS or (before.kind is Kind.DECIMAL and before.scale <= after.scale)
+    return {before.kind, after.kind} == {Kind.TIMESTAMP, Kind.TIMESTAMP_TZ} and cast.zone in UTC_NAMES
+
+
+def before_cast(value: SparkColumn, cast: Cast) -> SparkColumn:
+    """Returns the value of which a reversible cast made `value`."""
+    before, after = cast.before, cast.after
+    if spark_type(before) == spark_type(after):
+        return value
+    if is_kept(before, after):
+        return value.try_cast(spark_type(before))
+    return postgres_cast(value, Cast(after, before, cast.zone))
 
 
 _Convert = Callable[[SparkColumn, Cast], SparkColumn]
@@ -164,6 +189,18 @@ def _numbers(value: SparkColumn, cast: Cast) -> SparkColumn:
             return value.try_cast(target)
 
 
+def _rounded(number: SparkColumn, scale: int) -> SparkColumn:
+    """Returns the text of a number with `scale` digits after the point; null for one of more than 38 digits that would
+    have to be rounded."""
+    fraction = F.length(F.split_part(number, F.lit("."), F.lit(2)))
+    point = F.when(number.contains(".") | F.lit(scale == 0), F.lit("")).otherwise(F.lit("."))
+    padded = F.concat(number, point, F.repeat(F.lit("0"), F.lit(scale) - fraction))
+    rounded = number.try_cast(f"decimal({MAX_DIGITS},{scale})").cast("string") if scale <= MAX_DIGITS else None
+    is_special = number.isin("NaN", "Infinity", "-Infinity")
+    found = F.when(is_special, number).when(fraction <= scale, padded)
+    return found if rounded is None else found.otherwise(rounded)
+
+
 def _numeric_of_float(value: SparkColumn, cast: Cast) -> SparkColumn:
     """Returns the number that a float's first 15 (6) significant digits mean, as Postgres does.
 
@@ -184,4 +221,4 @@ def _numeric_of_float(value: SparkColumn, cast: Cast) -> SparkColumn:
         kept = F.regexp_replace(whole, "(?<=[0-9])0+$", "")
         scale = F.length(F.ltrim(kept, F.lit("-"))) - 1 - exponent
         found = F.regexp_replace(placed(kept, scale), "^-?0+$", "0")
-    return F.when(is_finite & ~is_tie, found)
+    return F.when(is_finite & ~is_tie & casts_to_text.has_all_digits(value, cast.before.kind), found)

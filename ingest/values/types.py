@@ -138,6 +138,12 @@ def struct_of(fields: dict[str, LogicalType]) -> LogicalType:
     return LogicalType(Kind.STRUCT, elements=tuple(fields.values()), names=tuple(fields))
 
 
+def with_scale(scale: int) -> LogicalType:
+    """Returns the `decimal_text` of a numeric with a scale and too many digits for Delta. Only definitions of tables
+    have it; columns are stored by the plain type."""
+    return LogicalType(Kind.DECIMAL_TEXT, MAX_DIGITS + 1, scale)
+
+
 def decimal_of(precision: int, scale: int) -> LogicalType:
     """Returns decimal(precision, scale), or `decimal_text` for more than Delta's 38 digits."""
     if precision > MAX_DIGITS:

@@ -6,10 +6,14 @@ from itertools import pairwise
 
 import pytest
 
+from ingest.evolution.definition import ColumnDefinition, Definition, Origin, Version
 from ingest.evolution.life import TypeStep
-from ingest.evolution.type_steps import casts, keep_values, stored_type
+from ingest.evolution.lives import lives
+from ingest.evolution.revisions import Source, altered_columns
+from ingest.evolution.type_steps import are_reversible, casts, keep_values, stored_type
+from ingest.lakehouse.schema_json import versions_from_json, versions_to_json
 from ingest.values.postgres_cast import Cast, Known, known_values
-from ingest.values.types import parse
+from ingest.values.types import parse, with_scale
 
 
 def steps(*types: str) -> tuple[TypeStep, ...]:
@@ -83,6 +87,45 @@ def test_types_that_look_alike_in_events_may_hold_values_in_other_ways(types: st
     assert found[0].type is not None
     assert keep_values(found) == is_known
     assert casts(found[0].type, found, found[0].type) == (() if is_known else None)
+
+
+def test_numeric_with_too_many_digits_keeps_its_scale_until_it_is_stored() -> None:
+    number, scaled, text = parse("decimal(10,2)"), with_scale(3), parse("string")
+    chain = tuple(TypeStep(None, type_) for type_ in (number, scaled, text))
+    assert stored_type(chain[:2]) == (parse("decimal_text"), False)
+    assert casts(number, chain, text) == (Cast(number, scaled), Cast(scaled, text))
+    assert casts(parse("decimal_text"), chain[1:2], parse("decimal_text")) == ()
+    version = Version((1,), Definition((ColumnDefinition("n", scaled),)), Origin.SEEN)
+    assert versions_from_json([versions_to_json([version])]) == {version}
+
+
+@pytest.mark.parametrize(
+    ("types", "is_reversible"),
+    [
+        ("int32 decimal(12,2) string", True),
+        ("boolean string", True),
+        ("date timestamp timestamp_tz string", True),
+        ("int64 float64 string", False),
+        ("decimal(10,4) decimal(10,2)", False),
+        ("string int32", False),
+        ("boolean uuid", False),
+    ],
+)
+def test_types_that_keep_what_a_value_was_can_be_undone(types: str, is_reversible: bool) -> None:
+    assert are_reversible(steps(*types.split())) == is_reversible
+
+
+def test_type_that_turns_out_to_lie_between_is_passed_by_stored_values() -> None:
+    def version(lsn: int, type_: str) -> Version:
+        return Version((lsn,), Definition((ColumnDefinition("n", parse(type_)),)), Origin.SEEN)
+
+    whole, money, text = version(10, "int32"), version(20, "decimal(12,2)"), version(30, "string")
+    (revision,) = altered_columns(lives([whole, text]), lives([whole, money, text]))
+    older = revision.pieces[0]
+    assert (older.source, older.end) == (Source.STORED, (20,))
+    assert [step.type for step in older.undone] == [parse("int32"), parse("string")]
+    assert [step.type for step in older.types] == [*map(parse, ("int32", "decimal(12,2)", "string"))]
+    assert altered_columns(lives([whole, money]), lives([whole, money, version(15, "int64")])) == ()
 
 
 @pytest.mark.parametrize(
