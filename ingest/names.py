@@ -140,6 +140,11 @@ class Lakehouse:
         return self._below("system", "schemas")
 
     @property
+    def registered_schemas(self) -> str:
+        """Returns the path of the schemas of records that a schema registry gave."""
+        return self._below("system", "registered-schemas")
+
+    @property
     def history_facts(self) -> str:
         """Returns the path of facts about event histories that were computed once, to save reading the histories."""
         return self._below("system", "known-history")

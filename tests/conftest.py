@@ -13,6 +13,7 @@ from ingest.loop.merge import Merge
 from ingest.spark.session import SMALL, spark_session
 from ingest.spark.settings import EVERYWHERE, on_one_machine
 from ingest.stack import S3, Stack
+from ingest.stack.registry import Registry
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -79,6 +80,13 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     """An S3 server. Tests share it: choose names of buckets."""
     with Stack(tmp_path_factory.mktemp("s3") / "stack", parts=("s3",)) as running:
         yield running.s3
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A schema registry. Tests share it: choose names of topics."""
+    with Stack(tmp_path_factory.mktemp("registry") / "stack", parts=("registry",)) as running:
+        yield running.registry
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,7 +14,7 @@ from ingest.jvm.folders import deleted_afterwards
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.capture import Capture
 from ingest.names import Lakehouse
-from ingest.pipeline.composition import archive_import_of, layout_of, rules_of
+from ingest.pipeline.composition import archive_import_of, decoding_of, layout_of, rules_of
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.archive import ArchiveSource
 
@@ -34,7 +34,10 @@ def archive_as_bronze(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) 
         bronze = Bronze(spark, path, rules.epochs, rules.names, rules.tuning)
         seal, archive_import = sealing_of(pipeline), archive_import_of(spark, pipeline, bronze, rules)
         limit = pipeline.batch.max_events
-        capture = Capture(spark, source, bronze, rules.naming, limit, seal=seal, archive_import=archive_import)
+        decoding = decoding_of(spark, pipeline)
+        capture = Capture(
+            spark, source, bronze, rules.naming, limit, seal=seal, archive_import=archive_import, decoding=decoding
+        )
         while capture.step():
             pass
         if not capture.captured.batch:

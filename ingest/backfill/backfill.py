@@ -25,7 +25,7 @@ from ingest.lakehouse.bronze.window import BronzeWindow
 from ingest.lakehouse.catalog import Catalog
 from ingest.loop.capture import Capture
 from ingest.loop.merge import Merge
-from ingest.pipeline.composition import Progress, archive_import_of, bronze_of, layout_of, rules_of
+from ingest.pipeline.composition import Progress, archive_import_of, bronze_of, decoding_of, layout_of, rules_of
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.archive import ArchiveSource
 from ingest.sources.contract import ChangelogSource
@@ -120,9 +120,15 @@ class Backfill:
             seal = sealing_of(pipeline)
             imports_files = request.source == "archive" and request.captures_all
             archive_import = archive_import_of(spark, pipeline, self._bronze, rules) if imports_files else None
-            limit = batch.max_events
             self._capture = Capture(
-                spark, source, self._bronze, rules.naming, limit, seal=seal, archive_import=archive_import
+                spark,
+                source,
+                self._bronze,
+                rules.naming,
+                batch.max_events,
+                seal=seal,
+                archive_import=archive_import,
+                decoding=decoding_of(spark, pipeline),
             )
         slice_events, writer = batch.merged_at_once, self.run.writer
         self._merging = partial(Merge, spark, pipeline.name, layout, rules, slice_events=slice_events, writer=writer)

@@ -24,7 +24,7 @@ from ingest.errors import ConfigError, Contended, Unreachable
 from ingest.lakehouse.bronze.view import BronzeView
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.silver import Silver
-from ingest.pipeline.composition import rules_of
+from ingest.pipeline.composition import decoding_of, rules_of
 from ingest.sources.contract import OffsetRange
 from ingest.sources.kafka import KafkaSource
 from ingest.sources.kafka_admin import KafkaAdmin
@@ -95,6 +95,9 @@ class WholeRead:
         source, rules = self._pipeline.source, rules_of(self._pipeline)
         span = OffsetRange(self._begin, self._admin.end_offsets(self._begin))
         records = KafkaSource(source.kafka, self._entry.topics, None).read(self._spark, span)
+        decoding = decoding_of(self._spark, self._pipeline)
+        if decoding is not None:
+            records = decoding.of(records)
         placed = BronzeView(rules.epochs, rules.names).of(events(records, rules.naming), have_origins=True)
         changes = placed.where((F.col("source_table") == self._entry.table_schema.table) & F.col("op").isin(*CHANGES))
         found = changes.agg(

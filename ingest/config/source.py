@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 from ingest.config.connect import ConnectSettings
 from ingest.config.control_topics import ControlTopics, common_prefix
 from ingest.config.properties import PropertiesField
+from ingest.config.registry import RegistrySettings
 from ingest.config.section import Section, Table, Text
 
 # The reader decides these itself; a value from outside would be refused by Spark or change what is read.
@@ -113,6 +114,9 @@ class SourceSettings(Section):
     debezium: Debezium = Field(default_factory=Debezium)
     connect: ConnectSettings | None = Field(
         default=None, description="The connector's address, by which `ingest check --live` checks its settings."
+    )
+    registry: RegistrySettings | None = Field(
+        default=None, description="The schema registry of records in Avro or JSON Schema."
     )
     start_offsets: StartOffsets = Field(
         "earliest", description="Where the first run begins; a later run continues where the last one ended."

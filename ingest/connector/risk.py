@@ -31,6 +31,8 @@ class ReaderSettings:
     heartbeat_prefix: str = "__debezium-heartbeat"
     snapshots: Literal["whole", "partial"] = "whole"
     brokers: str | None = None
+    has_registry: bool = False
+    """The pipeline reads Avro and JSON Schema by a registry."""
     notification_topic: str | None = None
     """For `ingest resync`; None: not checked."""
 

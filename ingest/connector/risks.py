@@ -30,7 +30,7 @@ def risks(properties: Mapping[str, str], reader: ReaderSettings) -> list[Risk]:
         return [Risk("connector.class", config.connector_class, text, "name Debezium's connector in source.connect")]
     rules = [*_RULES, *(POSTGRES_RULES if config.connector_class.startswith(_POSTGRES) else ())]
     found = [risk for rule in rules if (risk := rule(config, reader)) is not None]
-    return [*found, *converter_risks(config), *transform_risks(config), *_altered_columns(config)]
+    return [*found, *converter_risks(config, reader), *transform_risks(config), *_altered_columns(config)]
 
 
 def version_risks(connector_class: str, version: str) -> list[Risk]:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from ingest.batches.batch_stats import BatchCounter
+from ingest.batches.record_decoding import RecordDecoding
 from ingest.changelog.envelope import events
 from ingest.changelog.naming import Naming
 from ingest.errors import SourceRefused
 from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.import_files import ArchiveImport
-from ingest.sources.contract import ChangelogSource, Offsets
+from ingest.sources.contract import ChangelogSource, OffsetRange, Offsets
 from ingest.spark.checkpoints import checkpoint_scope
 
 
@@ -30,10 +31,12 @@ class Capture:
         seal: Callable[[DataFrame], DataFrame] = lambda events: events,
         archive_import: ArchiveImport | None = None,
         merges: bool = False,
+        decoding: RecordDecoding | None = None,
     ) -> None:
         """`limit`: most records per batch. `stops_at_new_topic`: stop where a captured topic was deleted and created
         anew. `seal`: encrypts events before they are stored. `archive_import`: imports what is archived in bronze's own
-        form. `merges`: the batch is merged in this process next, so it is counted while it is written."""
+        form. `merges`: the batch is merged in this process next, so it is counted while it is written.
+        `decoding`: decodes records by the schemas of a registry."""
         self._spark = spark
         self._source = source
         self._bronze = bronze
@@ -43,6 +46,7 @@ class Capture:
         self._seal = seal
         self._archive_import = archive_import
         self._merges = merges
+        self._decoding = decoding
         self.captured = bronze.resume()
         self.behind = 0
         """Number of offsets that waited at the source after the last batch."""
@@ -69,16 +73,28 @@ class Capture:
         ids = {**self.captured.topic_ids, **span.topic_ids}
         if self._stops_at_new_topic:
             self._require_same(ids)
-        batch = self._seal(events(self._source.read(self._spark, span), self._naming))
+        state = CaptureState(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
+        records = self._source.read(self._spark, span)
+        if self._decoding is None:
+            self._append(records, span, state)
+        else:
+            try:
+                self._append(self._decoding.of(records), span, state)
+            except Exception as error:
+                if not self._decoding.learns_from(error, records):
+                    raise
+                self._append(self._decoding.of(records), span, state)
+        self.captured = state
+        return span.size
+
+    def _append(self, records: DataFrame, span: OffsetRange, state: CaptureState) -> None:
+        batch = self._seal(events(records, self._naming))
         if span.size <= self._bronze.tuning.small_slice_events:
             # Each of many topics has a few events: a file per core is enough.
             batch = batch.coalesce(self._spark.sparkContext.defaultParallelism)
-        state = CaptureState(self.captured.batch + 1, _advanced(self.captured.offsets, span.end), ids)
         counts = self._merges and BatchCounter.is_available(self._spark)
         counter = BatchCounter(self._spark, self._bronze.tuning) if counts else None
         self._bronze.append(batch, state, counter)
-        self.captured = state
-        return span.size
 
     def _require_same(self, ids: Mapping[str, str]) -> None:
         """Raises SourceRefused where a topic was created anew: its offsets begin anew too, so its records would be

@@ -54,7 +54,8 @@ NO_TABLE = ""
 _REASONS = {
     NOT_JSON: "the value is no JSON object of a change event",
     REGISTRY_FRAME: "the value is in a schema registry's frame (the byte 0, then a schema id), as Avro, Protobuf or "
-    "JSON Schema converters write it: set the connector's value.converter to "
+    "JSON Schema converters write it, and is no Debezium event by its schema: name the registry in the pipeline's file "
+    "(source: {registry: {url: ...}}), or set the connector's value.converter to "
     "org.apache.kafka.connect.json.JsonConverter",
     CLOUD_EVENT: "the value is a CloudEvents envelope: declare it in the pipeline's file (source: {record_forms: "
     "{TOPIC: cloudevents}}). It needs Debezium's attributes (iodebeziumop, ...) and data in JSON, as by default",

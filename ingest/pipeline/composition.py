@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from ingest.archive import Layout, ManifestArchive, ObjectStore
 from ingest.archive.connect import ConnectorArchive, TopicSelection
+from ingest.batches.record_decoding import RecordDecoding
 from ingest.batches.rules import Rules
 from ingest.changelog.accounting import Account
 from ingest.changelog.forms import Form
@@ -22,6 +23,7 @@ from ingest.config import Archive, Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.accounts import SetAside
 from ingest.lakehouse.bronze import Bronze
+from ingest.lakehouse.registered_schemas import RegisteredSchemas
 from ingest.loop.capture import Capture
 from ingest.loop.import_files import ArchiveImport
 from ingest.loop.merge import Merge
@@ -30,6 +32,7 @@ from ingest.shredding.owners import shredded_of
 from ingest.sources.captured import is_remote
 from ingest.sources.contract import ChangelogSource
 from ingest.sources.kafka import KafkaSource
+from ingest.sources.registry import SchemaRegistry
 from ingest.suppression.subjects import subjects_of
 from ingest.values.types import OutOfRange
 
@@ -88,6 +91,16 @@ def source_of(pipeline: Pipeline) -> KafkaSource:
         topic_prefix=source.debezium.topic_prefix,
         record_topic=None if control is None else control.resyncs,
     )
+
+
+def decoding_of(spark: SparkSession, pipeline: Pipeline) -> RecordDecoding | None:
+    """Returns the decoding of the pipeline's records; None without a schema registry."""
+    settings = pipeline.source.registry
+    if settings is None:
+        return None
+    kept = RegisteredSchemas(spark, pipeline.layout.registered_schemas, pipeline.name)
+    registry = SchemaRegistry(settings.url, settings.login, settings.ca_file)
+    return RecordDecoding(kept, registry, settings.prefix_ids, settings.unreadable == "stop")
 
 
 def archive_of(pipeline: Pipeline) -> ObjectStore:
@@ -193,8 +206,9 @@ class Run:
             archive_import = archive_import_of(spark, pipeline, bronze, rules) if imports_files else None
             captured_source = source or source_of(pipeline)
             merges = "merge" in parts
+            decoding = decoding_of(spark, pipeline)
             self._capture = Capture(
-                spark, captured_source, bronze, rules.naming, limit, stops, seal, archive_import, merges
+                spark, captured_source, bronze, rules.naming, limit, stops, seal, archive_import, merges, decoding
             )
         if "merge" in parts:
             self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.merged_at_once)

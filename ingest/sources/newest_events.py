@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ingest.changelog.connect_schema import columns_of
+from ingest.changelog.registry.frames import Part, PrefixIds, frame_in, schema_id
+from ingest.changelog.registry.registered_schema import RegisteredSchema, read_schema
 from ingest.errors import ChangelogUnusable, Unreachable
 from ingest.sources.contract import Offsets
 from ingest.sources.kafka_properties import librdkafka_properties
+from ingest.sources.registry import SchemaRegistry
 
 _ENVELOPE = frozenset({"op", "before", "after", "source", "specversion", "ts_ms", "status"})
 """Names of which a row without an envelope has none."""
@@ -35,6 +38,42 @@ class RecordShape:
 
 
 @dataclass(frozen=True)
+class RegistryLookup:
+    """Finds the schemas of records in a registry. `prefix_ids`: the kind of Apicurio's IDs in front of records."""
+
+    registry: SchemaRegistry
+    prefix_ids: PrefixIds | None = None
+    _known: dict[bytes, RegisteredSchema | None] = field(default_factory=dict)
+
+    def described(self, part: Part, value: bytes, headers: Sequence[tuple[str, bytes]]) -> bytes:
+        """Returns a key or value as JSON with its schema and names only, as it is without an ID."""
+        frame = frame_in(part, value, headers)
+        if frame is None:
+            return value
+        if frame not in self._known:
+            self._known[frame] = self.registry.schema(schema_id(frame, self.prefix_ids))
+        found = self._known[frame]
+        if found is None:
+            return value
+        try:
+            connect = read_schema(found).connect
+        except ChangelogUnusable:
+            return value
+        return json.dumps({"schema": connect, "payload": _names_in(connect)}).encode()
+
+
+def _names_in(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a value of a Connect schema, without values. An event is an update of the table that its schema names."""
+    names: dict[str, Any] = dict.fromkeys(one["field"] for one in schema["fields"])
+    if not {"op", "after"} <= names.keys():
+        return names
+    after = next(one for one in schema["fields"] if one["field"] == "after")
+    server, space, table = ["", "", "", *str(schema.get("name", "")).removesuffix(".Envelope").split(".")][-3:]
+    source = {"name": server, "schema": space, "table": table}
+    return {"op": "u", "source": source, "after": dict.fromkeys(one["field"] for one in after.get("fields", ()))}
+
+
+@dataclass(frozen=True)
 class UnreadableTopic:
     """A topic whose newest records are no change events. `reason`: what they are instead."""
 
@@ -48,6 +87,7 @@ def newest_shapes(
     end: Offsets,
     topic_tables: Mapping[str, str],
     table_names: str = "schema.table",
+    registered: RegistryLookup | None = None,
 ) -> list[RecordShape | UnreadableTopic]:
     """Returns a shape for each table in the newest records of each topic, and an entry for each unreadable topic.
 
@@ -58,16 +98,20 @@ def newest_shapes(
         beginning, end: of the topics, as `KafkaAdmin` gives them.
         topic_tables: topic → table, of topics whose records don't name their table.
         table_names: the parts of a table's name, as `source.table_names` has them.
+        registered: finds schemas of records that have IDs of them.
 
     Raises Unreachable where the records don't come in time. A topic without records, or whose newest are all
     tombstones and heartbeats, has no entry.
     """
     shapes: dict[tuple[str, str], RecordShape] = {}
     unread: dict[str, UnreadableTopic] = {}
-    for topic, key, value in _newest(properties, beginning, end):
+    for topic, key, value, headers in _newest(properties, beginning, end):
         if not value:
             continue
-        shape = shape_of(topic, key, value, topic_tables.get(topic), table_names)
+        described = key, value
+        if registered is not None:
+            described = registered.described("key", key, headers), registered.described("value", value, headers)
+        shape = shape_of(topic, *described, topic_tables.get(topic), table_names)
         if isinstance(shape, RecordShape):
             before = shapes.get((topic, shape.table), shape)
             columns = tuple(dict.fromkeys((*before.columns, *shape.columns)))
@@ -78,8 +122,10 @@ def newest_shapes(
     return [*shapes.values(), *(shape for topic, shape in unread.items() if topic not in known)]
 
 
-def _newest(properties: Mapping[str, str], beginning: Offsets, end: Offsets) -> Iterator[tuple[str, bytes, bytes]]:
-    """Yields topic, key and value of the last records of each partition, those of a partition in their order."""
+def _newest(
+    properties: Mapping[str, str], beginning: Offsets, end: Offsets
+) -> Iterator[tuple[str, bytes, bytes, Sequence[tuple[str, bytes]]]]:
+    """Yields topic, key, value and headers of the last records of each partition, in their order."""
     places = [
         TopicPartition(topic, partition, max(beginning[topic][partition], at - _PER_PARTITION))
         for topic, partitions in end.items()
@@ -111,7 +157,9 @@ def _newest(properties: Mapping[str, str], beginning: Offsets, end: Offsets) -> 
             if error is not None or offset is None or offset + 1 >= end[topic][partition or 0]:
                 left.discard((topic, partition or 0))
             if error is None:
-                yield topic, message.key() or b"", message.value() or b""
+                sent: Any = message.headers() or ()
+                headers = [(str(name), bytes(content or b"")) for name, content in sent]
+                yield topic, message.key() or b"", message.value() or b"", headers
     finally:
         consumer.close()
 
@@ -121,7 +169,7 @@ def shape_of(
 ) -> RecordShape | UnreadableTopic | None:
     """Returns the shape in a record with a value; None for one without a row (a heartbeat, a truncate)."""
     if value[:1] == b"\0":
-        return UnreadableTopic(topic, "a schema registry's frame (Avro, Protobuf or JSON Schema), where JSON is read")
+        return UnreadableTopic(topic, "a schema registry's frame (Avro, Protobuf or JSON Schema): set source.registry")
     document = _json(value)
     if not isinstance(document, dict):
         return UnreadableTopic(topic, "no JSON objects")

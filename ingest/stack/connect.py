@@ -1,4 +1,5 @@
-"""An embedded Kafka Connect worker with Debezium's Postgres connector as its one plugin.
+"""An embedded Kafka Connect worker with Debezium's Postgres connector as its one plugin, in a stack with a schema
+registry together with Apicurio's converters.
 
 It is a standalone worker. It stores source offsets in the file `data/offsets`, at most `OFFSET_FLUSH_MILLISECONDS`
 late, so after a kill it sends some events again (at least once). A standalone worker doesn't store its connectors, so
@@ -9,13 +10,15 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ingest.connector import Connectors, ConnectorStatus
 from ingest.connector.recipe import JSON_CONVERTER
 from ingest.errors import ConfigError, StackFailed
-from ingest.jvm.jars import jars_folder
+from ingest.jvm.jars import jars, jars_folder
 from ingest.stack.java import java_command, properties_text
 from ingest.stack.ports import HOST
 from ingest.stack.service import Service
@@ -23,6 +26,8 @@ from ingest.stack.service import Service
 OFFSET_FLUSH_MILLISECONDS = 500
 _BROKER_TIMEOUT_MILLISECONDS = 20_000
 _MAX_REQUEST_BYTES = 10_000_000
+_CONVERTERS = ("AvroConverter", "ExtJsonConverter")
+"""Apicurio's converters, in `io.apicurio.registry.utils.converter`."""
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
@@ -39,16 +44,19 @@ class ConnectWorker(Service):
         *,
         bootstrap_servers: Callable[[], str],
         variables: Callable[[], dict[str, str]] = dict,
+        has_registry: bool = False,
         tethered: bool = True,
     ) -> None:
         """
         Args:
             bootstrap_servers: returns the broker's address at each start of an embedded worker.
             variables: returns the values of `${env:NAME}` references in the configurations of connectors.
+            has_registry: connectors may use Apicurio's converters.
         """
         super().__init__(stack_folder, external, tethered=tethered)
         self._bootstrap_servers = bootstrap_servers
         self._variables = variables
+        self._has_registry = has_registry
         self._connectors_folder = self.folder / "connectors"
 
     @property
@@ -144,6 +152,8 @@ class ConnectWorker(Service):
         plugin = plugins / "debezium-postgres"
         plugin.unlink(missing_ok=True)
         plugin.symlink_to(jars_folder("debezium"), target_is_directory=True)
+        if self._has_registry:
+            _link_converters(plugins / "apicurio-converters")
         (self.folder / "worker.properties").write_text(properties_text(self._properties(plugins)))
 
     def _command(self) -> list[str]:
@@ -170,3 +180,14 @@ class ConnectWorker(Service):
             "producer.linger.ms": 0,
             "producer.max.request.size": _MAX_REQUEST_BYTES,
         }
+
+
+def _link_converters(plugin: Path) -> None:
+    """Makes a plugin of Apicurio's jars, whose converters no manifest of theirs names."""
+    shutil.rmtree(plugin, ignore_errors=True)
+    plugin.mkdir()
+    for jar in jars("converters"):
+        (plugin / jar.name).symlink_to(jar)
+    with zipfile.ZipFile(plugin / "manifest.jar", "w") as manifest:
+        names = "".join(f"io.apicurio.registry.utils.converter.{name}\n" for name in _CONVERTERS)
+        manifest.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", names)

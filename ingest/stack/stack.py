@@ -1,4 +1,4 @@
-"""The stack of Postgres, Kafka, Kafka Connect and S3: starts its services together and stops them in order."""
+"""The stack of Postgres, Kafka, Kafka Connect, S3 and a schema registry: starts and stops its services in order."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from ingest.errors import ConfigError
 from ingest.stack.connect import ConnectWorker
 from ingest.stack.kafka import Kafka
 from ingest.stack.postgres import Postgres
+from ingest.stack.registry import Registry
 from ingest.stack.s3 import S3
 from ingest.stack.service import Service, ServiceStatus
 
 CHANGELOG_PARTS = ("postgres", "kafka", "connect")
 """The services from a database to a topic."""
-PARTS = (*CHANGELOG_PARTS, "s3")
+PARTS = (*CHANGELOG_PARTS, "s3", "registry")
 EXTERNAL_VARIABLES = {
     "postgres": "INGEST_POSTGRES_DSN",
     "kafka": "INGEST_KAFKA_BOOTSTRAP_SERVERS",
     "connect": "INGEST_CONNECT_URL",
     "s3": "INGEST_S3_ENDPOINT",
+    "registry": "INGEST_REGISTRY_URL",
 }
 S = TypeVar("S", bound=Service)
 _STATE_FILE = "stack.json"
@@ -116,10 +118,13 @@ class Stack:
                 # Lazy: reading the port of an embedded broker would choose and store one.
                 bootstrap_servers=lambda: kafka.bootstrap_servers,
                 variables=lambda: postgres.environment if "postgres" in parts else {},
+                has_registry="registry" in parts,
                 tethered=tethered,
             )
         if "s3" in parts:
             services["s3"] = S3(self.folder, external.get("s3"), tethered=tethered)
+        if "registry" in parts:
+            services["registry"] = Registry(self.folder, external.get("registry"), tethered=tethered)
         return services
 
     @property
@@ -141,6 +146,11 @@ class Stack:
     def s3(self) -> S3:
         """The S3 server. Raises ConfigError if this stack has none."""
         return self._part(S3)
+
+    @property
+    def registry(self) -> Registry:
+        """The schema registry. Raises ConfigError if this stack has none."""
+        return self._part(Registry)
 
     def _part(self, kind: type[S]) -> S:
         service = self._services.get(kind.name)

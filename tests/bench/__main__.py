@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import RESULTS, archive, erasure, shredding, starts, topic, wide
+from tests.bench import RESULTS, archive, encodings, erasure, shredding, starts, topic, wide
 from tests.bench.environments import CONTENDERS
 from tests.bench.workload import Workload
 
@@ -33,7 +33,7 @@ PARTS = {
 }
 """Part → workload, number of warm-up batches, numbers of batches that are merged at once, and its contenders."""
 
-ALL = ", ".join((*PARTS, "topic", "archive", "erasure", "shredding", "starts", "wide"))
+ALL = ", ".join((*PARTS, "topic", "encodings", "archive", "erasure", "shredding", "starts", "wide"))
 
 
 @app.command()
@@ -43,7 +43,9 @@ def main(
     batch: Annotated[int | None, typer.Option(help="Events per batch.")] = None,
     batches: Annotated[
         int | None,
-        typer.Option(help="Number of batches; of runs (topic, archive, shredding, starts); of subjects (erasure)."),
+        typer.Option(
+            help="Number of batches; of runs (topic, encodings, archive, shredding, starts); of subjects (erasure)."
+        ),
     ] = None,
     at_once: Annotated[list[int] | None, typer.Option(help="Batches that are merged at once.")] = None,
     only: Annotated[
@@ -55,6 +57,9 @@ def main(
     """Example: python -m tests.bench small --rows 5000000"""
     if part == "topic":
         topic.run_benchmark(rows or 500_000, batch or 4_500_000, batches or 3, console)
+        return
+    if part == "encodings":
+        encodings.run_benchmark(rows or 100_000, batch or 900_000, batches or 3, console)
         return
     if part == "archive":
         archive.run_benchmark(rows or 500_000, batch or 4_500_000, batches or 3, console)

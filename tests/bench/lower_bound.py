@@ -28,12 +28,20 @@ def print_result(clock: Timing, expected: DataFrame, found: DataFrame | None) ->
     sys.stdout.write(json.dumps({"wall": clock.wall, "cpu": clock.cpu, "wrong": wrong}) + "\n")
 
 
-def compare(part: str, arguments: Sequence[str], folder: str, runs: int, count: int, console: Console) -> None:
+def compare(
+    part: str,
+    arguments: Sequence[str],
+    folder: str,
+    runs: int,
+    count: int,
+    console: Console,
+    ways: Sequence[str] = WAYS,
+) -> None:
     """Runs `python -m tests.bench.<part> WAY FOLDER *arguments` `runs` times per way, each with `count` records. Prints
-    medians, and stores the times of every run."""
-    runs_by_way: dict[str, list[Figures]] = {way: [] for way in WAYS}
+    medians and their ratios to those of the last way, and stores the times of every run."""
+    runs_by_way: dict[str, list[Figures]] = {way: [] for way in ways}
     for run in range(runs):
-        for way in WAYS:
+        for way in ways:
             console.print(f"[dim]running: {way}, {run + 1} of {runs}")
             command = [sys.executable, "-m", f"tests.bench.{part}", way, f"{folder}/{way}-{run}", *arguments]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -47,9 +55,10 @@ def compare(part: str, arguments: Sequence[str], folder: str, runs: int, count: 
 
 def _show(runs_by_way: dict[str, list[Figures]], count: int, console: Console) -> None:
     medians = {way: {k: statistics.median(r[k] for r in runs) for k in runs[0]} for way, runs in runs_by_way.items()}
+    base = medians[list(medians)[-1]]
     table = Table("way", "CPU s", "wall s", "records/s", "CPU ratio", "wall ratio", "wrong rows")
     for way, median in medians.items():
-        ratios = (f"{median[k] / medians['lower-bound'][k]:.2f}" for k in ("cpu", "wall"))
+        ratios = (f"{median[k] / base[k]:.2f}" for k in ("cpu", "wall"))
         figures = (f"{median['cpu']:.1f}", f"{median['wall']:.1f}", f"{count / median['wall']:,.0f}")
         table.add_row(way, *figures, *ratios, f"{median['wrong']:.0f}")
     console.print(table)

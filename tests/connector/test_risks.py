@@ -211,3 +211,30 @@ def test_topic_pattern_gives_prefix_and_schema(tmp_path: Path) -> None:
     assert document["name"] == "orders"
     assert document["config"]["topic.prefix"] == "shop"
     assert document["config"]["schema.include.list"] == "public"
+
+
+@pytest.mark.parametrize(
+    ("converter", "settings", "found"),
+    [
+        ("io.confluent.connect.avro.AvroConverter", {}, {"ignore.default.for.nullables": True}),
+        ("io.confluent.connect.avro.AvroConverter", {"ignore.default.for.nullables": "true"}, {}),
+        ("io.confluent.connect.json.JsonSchemaConverter", {}, {"ignore.default.for.nullables": True}),
+        ("io.apicurio.registry.utils.converter.ExtJsonConverter", {}, {"replace.null.with.default": True}),
+        ("io.apicurio.registry.utils.converter.AvroConverter", {}, {"": True}),
+        (
+            "io.apicurio.registry.utils.converter.AvroConverter",
+            {"apicurio.registry.as-confluent": "true"},
+            {"": True, "apicurio.registry.use-id": False},
+        ),
+    ],
+)
+def test_converters_of_a_registry_are_read_and_their_settings_named(
+    converter: str, settings: dict[str, str], found: dict[str, bool]
+) -> None:
+    plain = {name: value for name, value in config().items() if not name.startswith("value.converter")}
+    given = {"value.converter": converter} | {f"value.converter.{name}": value for name, value in settings.items()}
+    named = {f"value.converter.{name}".rstrip("."): loses for name, loses in found.items()}
+    reader = ReaderSettings("shop", has_registry=True)
+    assert {risk.setting: risk.loses for risk in risks(plain | given, reader)} == named
+    (other,) = [risk for risk in risks(plain | given, ReaderSettings("shop")) if risk.setting == "value.converter"]
+    assert "registry: {url" in other.remedy

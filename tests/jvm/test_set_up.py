@@ -61,7 +61,7 @@ def test_older_java_is_refused(machine: Path, version: str, release: str) -> Non
 def test_unknown_configuration_lists_the_known_ones() -> None:
     with pytest.raises(PrerequisiteMissing, match="no configuration 'flink'") as missing:
         jars("flink")
-    assert "compiler, connect, debezium, kafka, spark" in missing.value.remedy
+    assert "compiler, connect, converters, debezium, kafka, registry, spark" in missing.value.remedy
 
 
 def test_jars_in_the_cache_need_neither_java_nor_a_network() -> None:

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from ingest.changelog.registry.frames import SchemaId
+from ingest.changelog.registry.registered_schema import Kind, RegisteredSchema
 from ingest.config import Pipeline, load
 from ingest.sources.declarations import mismatches, unseen_columns
-from ingest.sources.newest_events import RecordShape, UnreadableTopic, shape_of
+from ingest.sources.newest_events import RecordShape, RegistryLookup, UnreadableTopic, shape_of
+from ingest.sources.registry import SchemaRegistry
 
 TOPIC = "shop.public.orders"
 SOURCE = {"schema": "public", "table": "orders"}
@@ -167,3 +170,25 @@ def test_mysql_has_no_schema_but_its_database() -> None:
 def test_unreadable_topic_is_named(tmp_path: Path) -> None:
     (found,) = mismatches(pipeline(tmp_path, "{}"), [UnreadableTopic("t", "CloudEvents")])
     assert found == "topic t: its records are CloudEvents"
+
+
+def test_schema_of_a_registry_gives_columns_types_and_key() -> None:
+    value = {
+        "type": "struct",
+        "name": "srv.public.orders.Envelope",
+        "fields": [AFTER, {"field": "op", "type": "string"}],
+    }
+    key = {"type": "struct", "fields": [{"field": "id", "type": "int32"}]}
+
+    class Registry(SchemaRegistry):
+        def schema(self, schema_id: SchemaId) -> RegisteredSchema | None:
+            texts = {"1": json.dumps(key), "2": json.dumps(value)}
+            found = texts.get(schema_id.value)
+            return None if found is None else RegisteredSchema(Kind.CONNECT, found)
+
+    lookup = RegistryLookup(Registry("http://registry"))
+    first = lookup.described("key", b"\0\0\0\0\1...", [])
+    second = lookup.described("value", b"...", [("__value_schema_id", b"\0\0\0\0\2")])
+    types = {"id": "int32", "total": "decimal(10,2)"}
+    assert shape_of(TOPIC, first, second) == RecordShape(TOPIC, "public.orders", ("id", "total"), ("id",), types)
+    assert lookup.described("value", b"\0\0\0\0\3", []) == b"\0\0\0\0\3"

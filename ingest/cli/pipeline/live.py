@@ -18,7 +18,8 @@ from ingest.sources.captured import captured_offsets, is_remote
 from ingest.sources.declarations import mismatches, unseen_columns
 from ingest.sources.kafka import message_topics
 from ingest.sources.kafka_admin import KafkaAdmin, lag
-from ingest.sources.newest_events import newest_shapes
+from ingest.sources.newest_events import RegistryLookup, newest_shapes
+from ingest.sources.registry import SchemaRegistry
 
 _NO_TRIGGERS = Risk(
     DDL_MESSAGE,
@@ -55,7 +56,7 @@ def live_state(pipeline: Pipeline) -> dict[str, Any]:
     ends = {topic: partitions for topic, partitions in end.items() if topic not in messages}
     named = {topic: topic for topic, form in source.record_forms.items() if form in ("unwrapped", "upsert")}
     named |= source.topic_tables
-    shapes = newest_shapes(source.kafka, beginning, ends, named, source.table_names)
+    shapes = newest_shapes(source.kafka, beginning, ends, named, source.table_names, _registered(source))
     connector, connector_risks = _connector(source.connect, source, topics) if source.connect else (None, [])
     accepted = source.connect.accept if source.connect is not None else ()
     return {
@@ -73,6 +74,14 @@ def live_state(pipeline: Pipeline) -> dict[str, Any]:
         "problems": mismatches(pipeline, shapes),
         "notes": unseen_columns(pipeline, shapes),
     }
+
+
+def _registered(source: SourceSettings) -> RegistryLookup | None:
+    settings = source.registry
+    if settings is None:
+        return None
+    registry = SchemaRegistry(settings.url, settings.login, settings.ca_file)
+    return RegistryLookup(registry, settings.prefix_ids)
 
 
 def _connector(
@@ -108,6 +117,7 @@ def _connector(
         debezium.heartbeat_prefix,
         source.snapshots,
         source.kafka["bootstrap.servers"],
+        source.registry is not None,
         control.notifications if control is not None else None,
     )
     kind = config.get("connector.class", "")

@@ -1,6 +1,7 @@
-"""Fetches the jars of Spark's connectors, Kafka and Kafka Connect, which `ivy.xml` pins, into the cache folder.
+"""Fetches the jars of Spark's connectors, Kafka and Kafka Connect, which `ivy.xml` pins, into the cache folder, and
+those of a schema registry (`registry.xml`), which only its tests and stacks need.
 
-PySpark contains Ivy, so that only Java is needed. The jars lie in `jars/<digest of ivy.xml>/<configuration>/` of the
+PySpark contains Ivy, so that only Java is needed. The jars lie in `jars/<digest of the file>/<configuration>/` of the
 cache folder (`$INGEST_CACHE`, default `~/.cache/ingest`). A folder is complete or missing; once it is there, neither
 Java nor a network is needed.
 
@@ -30,13 +31,15 @@ JAVA_RELEASE = 17
 FETCH_TIMEOUT_SECONDS = 1800
 _NEEDED_BYTES = 1_000_000_000
 IVY_FILE = Path(__file__).with_name("ivy.xml")
+_IVY_FILES = (IVY_FILE, Path(__file__).with_name("registry.xml"))
 _RETRIEVE_PATTERN = "[conf]/[artifact]-[revision](-[classifier]).[ext]"
 
 
 def jars(configuration: str) -> list[Path]:
-    """Returns the jars of a configuration of `ivy.xml` (`spark`, `kafka`, `connect`, `debezium`, `compiler`) by name.
+    """Returns the jars of a configuration by name: of `ivy.xml` (`spark`, `kafka`, `connect`, `debezium`, `compiler`),
+    or of `registry.xml` (`converters`).
 
-    The first call fetches all configurations (about 100 MB, a minute or two); later calls, also of other
+    The first call fetches all configurations of that file (about 100 MB, a minute or two); later calls, also of other
     processes, only list a folder.
 
     Raises:
@@ -51,15 +54,15 @@ def jars_folder(configuration: str) -> Path:
     Raises:
         PrerequisiteMissing: as `jars`.
     """
-    counts = _jar_counts()
-    if configuration not in counts:
+    ivy_file = next((file for file in _IVY_FILES if configuration in _file_counts(file)), None)
+    if ivy_file is None:
+        known = sorted(name for file in _IVY_FILES for name in _file_counts(file))
         raise PrerequisiteMissing(
-            f"ivy.xml has no configuration {configuration!r}",
-            f"choose one of: {', '.join(sorted(counts))}",
+            f"ivy.xml has no configuration {configuration!r}", f"choose one of: {', '.join(known)}"
         )
-    resolved = _resolved_folder()
+    resolved = _resolved_folder(ivy_file)
     if not resolved.is_dir():
-        _fetch(resolved)
+        _fetch(ivy_file, resolved)
     return resolved / configuration
 
 
@@ -102,18 +105,19 @@ def cache_folder() -> Path:
     return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".cache" / "ingest"
 
 
-def _resolved_folder() -> Path:
-    digest = hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()[:12]
+def _resolved_folder(ivy_file: Path) -> Path:
+    digest = hashlib.sha256(ivy_file.read_bytes()).hexdigest()[:12]
     return cache_folder() / "jars" / digest
 
 
 @cache
-def _jar_counts() -> Counter[str]:
-    dependencies = ElementTree.parse(IVY_FILE).getroot().iter("dependency")
+def _file_counts(ivy_file: Path) -> Counter[str]:
+    """Returns configuration → number of its files."""
+    dependencies = ElementTree.parse(ivy_file).getroot().iter("dependency")
     return Counter(dependency.attrib["conf"].split("->")[0] for dependency in dependencies)
 
 
-def _fetch(resolved: Path) -> None:
+def _fetch(ivy_file: Path, resolved: Path) -> None:
     """Fetches all configurations beside `resolved`, then renames: a crash leaves nothing that looks complete."""
     java = require_java()
     parent = resolved.parent
@@ -128,10 +132,10 @@ def _fetch(resolved: Path) -> None:
         if resolved.is_dir():  # another process fetched them while this one waited
             return
         with tempfile.TemporaryDirectory(dir=parent, prefix=".fetching-") as staging:
-            _run_ivy(java, Path(staging))
-            _require_whole(Path(staging))
+            _run_ivy(java, ivy_file, Path(staging))
+            _require_whole(ivy_file, Path(staging))
             (Path(staging) / resolved.name).mkdir()
-            for configuration in _jar_counts():
+            for configuration in _file_counts(ivy_file):
                 (Path(staging) / configuration).rename(Path(staging) / resolved.name / configuration)
             (Path(staging) / resolved.name).rename(resolved)
 
@@ -144,7 +148,7 @@ def exclusive(lock_file: Path) -> Iterator[None]:
         yield
 
 
-def _run_ivy(java: Path, staging: Path) -> None:
+def _run_ivy(java: Path, ivy_file: Path, staging: Path) -> None:
     command = [
         str(java),
         "-jar",
@@ -152,26 +156,26 @@ def _run_ivy(java: Path, staging: Path) -> None:
         "-cache",
         str(cache_folder() / "ivy"),
         "-ivy",
-        str(IVY_FILE),
+        str(ivy_file),
     ]
     if settings := os.environ.get("INGEST_IVY_SETTINGS"):
         command += ["-settings", settings]
-    command += ["-confs", *sorted(_jar_counts()), "-retrieve", str(staging / _RETRIEVE_PATTERN)]
+    command += ["-confs", *sorted(_file_counts(ivy_file)), "-retrieve", str(staging / _RETRIEVE_PATTERN)]
     log_file = cache_folder() / "ivy.log"
     try:
         with log_file.open("w") as log:
             subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=True, timeout=FETCH_TIMEOUT_SECONDS)
     except subprocess.SubprocessError as failure:
         raise PrerequisiteMissing(
-            f"the jars listed in {IVY_FILE.name} could not be fetched ({log_file} says why)",
+            f"the jars listed in {ivy_file.name} could not be fetched ({log_file} says why)",
             "connect to the network once and run the same command again (what did arrive is kept), "
             "or set INGEST_IVY_SETTINGS to the Ivy settings file of your mirror",
         ) from failure
 
 
-def _require_whole(staging: Path) -> None:
-    for configuration, expected in _jar_counts().items():
-        found = len(list((staging / configuration).glob("*.jar")))
+def _require_whole(ivy_file: Path, staging: Path) -> None:
+    for configuration, expected in _file_counts(ivy_file).items():
+        found = len(list((staging / configuration).iterdir())) if (staging / configuration).is_dir() else 0
         if found != expected:
             raise PrerequisiteMissing(
                 f"{found} of the {expected} jars of {configuration!r} arrived",

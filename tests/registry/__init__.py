@@ -1,0 +1,1 @@
+"""Tests of records whose schemas are in a registry."""
