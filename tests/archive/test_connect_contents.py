@@ -161,7 +161,7 @@ def test_object_rewritten_after_the_listing_is_refused(spark: SparkSession, tmp_
         archive.damages(spark, listed, lambda _: None)
     ingest_error = to_ingest_error(failed.value, shop)
     assert isinstance(ingest_error, Contended)
-    assert f"{FIRST}.json in bucket {store.bucket} was written anew" in ingest_error.problem
+    assert f"{FIRST}.json in bucket {store.bucket} was rewritten since" in ingest_error.problem
 
 
 PRECISE = '{"before": null, "after": {"id": 1, "v": 10000000000000000.10}, "op": "c"}'

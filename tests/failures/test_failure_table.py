@@ -320,5 +320,4 @@ def test_worker_functions_use_map_in_arrow() -> None:
     root = Path(__file__).parents[2] / "ingest"
     doors = re.compile(r"\.(mapIn|applyIn|mapPartitions|foreach\w*|udf)\w*\(|pandas_udf|F\.udf")
     calls = {f.name for f in root.rglob("*.py") if doors.search(f.read_text(encoding="utf-8"))}
-    java_functions = {"schema_novelty.py", "key_names.py"}
-    assert calls == {"arrow_tasks.py"} | java_functions
+    assert calls == {"arrow_tasks.py"}

@@ -27,6 +27,7 @@ from ingest.lakehouse.quarantine import SET_ASIDE, Quarantine
 from ingest.lakehouse.tombstones import Tombstones
 from ingest.loop.merge import Merge
 from ingest.loop.table_faults import reason_of
+from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.pipeline.composition import bronze_of, rules_of
 from ingest.quality.accounting import audit
 from ingest.upkeep.tombstone_gc import age_horizons, collect_garbage
@@ -127,7 +128,7 @@ def test_table_is_set_aside_and_catches_up(spark: SparkSession, tmp_path: Path, 
     bronze = bronze_of(spark, shop)
     later = datetime(2026, 2, 1, tzinfo=UTC)
     waiting_events = bronze.rows().where(f"source_table = '{ITEMS}' AND batch > {aside['after']}")
-    first = waiting_events.selectExpr("unhex('00') AS _key", "min(position) AS _position")
+    first = waiting_events.selectExpr(f"unhex('00') AS {TOMBSTONE_KEY}", "min(position) AS _position")
     tombstones = Tombstones(spark, shop.layout.tombstones("shop", ITEMS))
     tombstones.write(first)
     found = collect_garbage(spark, "shop", shop.layout, bronze, age_horizons(bronze, later), dry_run=True)

@@ -143,6 +143,8 @@ def test_table_as_of_before_a_resync_keeps_the_row(
     monkeypatch.setattr(as_of_command, "running", lambda *_: nullcontext(spark))
     shop.until_equal()
     shop.database.execute("INSERT INTO again.stock VALUES (30, 0, 'its delete is lost')")
+    # Its event tells that the one before it is committed.
+    shop.database.execute("INSERT INTO again.stock VALUES (32, 0, 'next')")
     shop.until_equal()
     before = shop.position()
     shop.change_unlogged("DELETE FROM again.stock WHERE id = 30")

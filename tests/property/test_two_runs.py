@@ -97,10 +97,11 @@ def run_once(lake: Lake, limit: int, slice_events: int) -> bool:
 
 
 def hold_first_slices(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overtaken]:
-    """Holds the first slice of each run, once merged, until those of the others are merged, so that only one can be
-    accounted for. Returns the errors of runs that were about to merge another slice."""
-    merged, overtaken_runs = threading.Barrier(runs, timeout=600), list[Overtaken]()
-    waited = set[int]()
+    """Holds each run before its first slice until the others know of no slice either, and once it is merged until those
+    of the others are, so that only one can be accounted for. Returns the errors of runs that were about to merge
+    another slice."""
+    begun, merged = threading.Barrier(runs, timeout=600), threading.Barrier(runs, timeout=600)
+    overtaken_runs, held, waited = list[Overtaken](), set[int](), set[int]()
     accounts, begin = Merge._merge_tables, Accounts.begin_slice
 
     def waiting(merge: Merge, *arguments: Any) -> Any:
@@ -111,6 +112,9 @@ def hold_first_slices(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overta
         return found
 
     def overtaken(*arguments: Any) -> None:
+        if threading.get_ident() not in held:
+            held.add(threading.get_ident())
+            begun.wait()
         try:
             begin(*arguments)
         except Overtaken as error:
