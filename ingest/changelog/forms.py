@@ -160,11 +160,20 @@ def _form(declared: Mapping[str, Form], named: Collection[str]) -> Column:
     form = F.when(_is_cloud_event(), F.when(is_object, Form.CLOUD_EVENTS)).when(
         is_row(F.col("_parts.row")) & F.col("_other.specversion").isNull(), row
     )
+    form = F.coalesce(form, F.when(_holds_nothing() & F.col("topic").isin(*named), Form.UPSERT))
     for declared_form in _ROWS:
         topics = [topic for topic, form in declared.items() if form is declared_form]
         if topics:
-            form = F.when(F.col("topic").isin(*topics), F.when(is_object, declared_form)).otherwise(form)
+            form = F.when(F.col("topic").isin(*topics), F.when(is_object | _holds_nothing(), declared_form)).otherwise(
+                form
+            )
     return form
+
+
+def _holds_nothing() -> Column:
+    """Returns true for a schema without a payload: so JsonConverter writes a null tombstone that has a schema."""
+    is_nothing = F.col("_parts.schema").isNotNull() & (F.trim("_parts.row") == "null")
+    return F.coalesce(is_nothing, F.lit(False))
 
 
 def _added(name: str) -> Column:
@@ -178,7 +187,7 @@ def _any_added(*names: str) -> Column:
 
 
 def _event() -> Column:
-    """Returns the struct `value`, `form`: Debezium's JSON for the record."""
+    """Returns the struct `value`, `form`: Debezium's JSON for the record, null for a null tombstone."""
     form, row, schema = F.col("_form"), F.col("_parts.row"), F.col("_parts.schema")
     is_unwrapped, is_cloud_event = form == Form.UNWRAPPED, form == Form.CLOUD_EVENTS
     is_delete = is_unwrapped & F.coalesce((F.lower(_added("deleted")) == "true") | (_added("op") == "d"), F.lit(False))
@@ -203,7 +212,8 @@ def _event() -> Column:
         event,
         F.lit("}"),
     )
-    return F.struct(F.coalesce(wrapped, event).cast("binary").alias("value"), form.cast("binary").alias("form"))
+    value = F.when(~_holds_nothing(), F.coalesce(wrapped, event).cast("binary"))
+    return F.struct(value.alias("value"), form.cast("binary").alias("form"))
 
 
 def _members(text: Column) -> Column:

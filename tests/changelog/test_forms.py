@@ -148,6 +148,15 @@ def read(spark: SparkSession, values: list[Any], naming: Naming, key: bytes | No
 NAMED = Naming(topic_tables=(("t", "my.table"),))
 
 
+def test_schema_without_a_payload_is_a_null_tombstone(spark: SparkSession) -> None:
+    nothing = {"schema": {"type": "struct", "fields": [], "optional": True}, "payload": None}
+    for naming in (NAMED, Naming(forms=(("t", Form.UNWRAPPED),), topic_tables=(("t", "my.table"),))):
+        (row,) = read(spark, [nothing], naming)
+        assert (row.value, row.op, row.problem) == (None, "tombstone", None)
+    (row,) = read(spark, [nothing], Naming(topic_tables=(("other", "my.table"),)))
+    assert row.problem is not None
+
+
 def test_text_of_a_row_stays_as_it_is(spark: SparkSession) -> None:
     text = rb'{ "id":1, "n": 12345678901234567890.12345678901234567890, "s":"\"data\":1} \"payload\":{" }'
     data = (

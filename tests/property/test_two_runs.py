@@ -96,12 +96,12 @@ def run_once(lake: Lake, limit: int, slice_events: int) -> bool:
     return True
 
 
-def hold_first_slices(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overtaken]:
+def hold_first_slices(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Exception]:
     """Holds each run before its first slice until the others know of no slice either, and once it is merged until those
     of the others are, so that only one can be accounted for. Returns the errors of runs that were about to merge
     another slice."""
     begun, merged = threading.Barrier(runs, timeout=600), threading.Barrier(runs, timeout=600)
-    overtaken_runs, held, waited = list[Overtaken](), set[int](), set[int]()
+    overtaken_runs, held, waited = list[Exception](), set[int](), set[int]()
     accounts, begin = Merge._merge_tables, Accounts.begin_slice
 
     def waiting(merge: Merge, *arguments: Any) -> Any:
@@ -117,7 +117,7 @@ def hold_first_slices(monkeypatch: pytest.MonkeyPatch, runs: int) -> list[Overta
             begun.wait()
         try:
             begin(*arguments)
-        except Overtaken as error:
+        except CONFLICTS as error:
             overtaken_runs.append(error)
             raise
 
