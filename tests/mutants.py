@@ -434,14 +434,14 @@ MUTANTS = [
     ),
     Mutant(
         "the schemas of late events are not placed among those before them",
-        "loop/evidence.py",
+        "batches/seen_versions.py",
         "if lowest > highest and others is None:",
         "if True:",
         CHANGING,
     ),
     Mutant(
         "tables that a dead run left behind the catalog stay there",
-        "loop/table_schemas.py",
+        "reconcile/table_revisions.py",
         "if revision < entry.revision and (revision or entry.is_intent):",
         "if revision < entry.revision and known is not None:",
         REVISIONS,

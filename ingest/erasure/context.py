@@ -66,7 +66,7 @@ class ErasureContext:
             history, personal = table in self.rules.history, self.rules.personal.get(table, frozenset())
             layout, name, tuning = self.pipeline.layout, self.pipeline.name, self.rules.tuning
             state = table_state(self.spark, layout, name, table, history, personal, tuning)
-            retry_on_conflict()(self.table_schemas.bring_up, table, state)
+            retry_on_conflict()(self.table_schemas.revisions.bring_up, table, state)
             self._table_states[table] = state
         return self._table_states[table]
 

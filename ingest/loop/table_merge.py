@@ -16,8 +16,10 @@ from ingest.batches.decoding import BatchChanges
 from ingest.batches.documents import require_rows
 from ingest.batches.group_stats import CHANGE
 from ingest.batches.key_split import last_position, split_by_key
+from ingest.batches.missing_schema import why_no_schema
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
+from ingest.batches.seen_versions import Incoming
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.accounting import Account
 from ingest.changelog.change import CODE, EVENT_ID
@@ -28,7 +30,6 @@ from ingest.errors import ConfigError, Contended
 from ingest.evolution.keys import Key
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.duplicate_delivery import DuplicateDeliveries
-from ingest.loop.evidence import Incoming
 from ingest.loop.refusals import Refusals
 from ingest.loop.table_schemas import Refused, TableSchemas
 from ingest.loop.unfinished_slices import SliceCommits, UnfinishedSlices
@@ -125,7 +126,8 @@ class TableMerge:
             stored = replace(stored, pending_commit=None if commits.pending is None else commits.pending.version)
         truncation = self._emptied.truncation(batch, stored)
         if table_schema is None:
-            reason = self.table_schemas.why_no_schema(batch, incoming)
+            key, names = self.table_schemas.key(batch), self.table_schemas.names(batch.table)
+            reason = why_no_schema(batch.table, key, incoming, names, self._rules)
             quarantined = self._refusals.of_all_changes(batch, refused, reason)
             return Account(batch.table, read, truncation.applied, read - truncation.applied - quarantined, quarantined)
         quarantined = self._refusals.of_groups(batch, refused)
@@ -215,7 +217,7 @@ class TableMerge:
                 if entry.table_schema.table == table:
                     for part in stored.all_tables:
                         part.disable_personal_statistics(entry.table_schema)
-            retry_on_conflict()(self.table_schemas.bring_up, table, stored)
+            retry_on_conflict()(self.table_schemas.revisions.bring_up, table, stored)
             self._states[table] = stored
         return self._states[table]
 
@@ -227,7 +229,7 @@ class TableMerge:
             stored.tombstones.refresh()
         if any(changed_by_others) and table in self._loaded:
             self._emptied.forget(table)
-            self.table_schemas.refresh()
+            self.table_schemas.revisions.refresh()
         self._loaded.add(table)
         return any(changed_by_others)
 

@@ -13,11 +13,10 @@ from ingest.batches.group_stats import CHANGE, Group
 from ingest.batches.key_split import have_schema, tombstone_keys
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
+from ingest.batches.seen_versions import Incoming, SeenVersions
 from ingest.batches.table_batch import TableBatch
 from ingest.batches.table_owner import OwnedBatch, owned_batch
 from ingest.changelog.envelope import RESYNCED, key_json
-from ingest.changelog.spelling import caseless
-from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import TableUnusable
 from ingest.evolution.column_types import unreadable, with_newest_types
 from ingest.evolution.definition import Definition, Place
@@ -26,13 +25,13 @@ from ingest.evolution.keys import Key, newest_key, other_keys
 from ingest.evolution.life import Lives
 from ingest.evolution.policies import ColumnConflict, EqualNames, IncompatibleType, evolve
 from ingest.evolution.seen_versions import seen_definition
-from ingest.lakehouse.catalog import Catalog, CatalogEntry
-from ingest.lakehouse.rekeying import newest_position, rekey
-from ingest.loop.evidence import Incoming, SeenVersions, log_assumed_fills, log_new_types
+from ingest.lakehouse.catalog import CatalogEntry
+from ingest.lakehouse.rekeying import newest_position
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
 from ingest.reconcile.several_keys import SeveralKeys
+from ingest.reconcile.table_revisions import TableRevisions
 from ingest.values.columns import Column
 
 Refused = dict[Group, tuple[ColumnConflict, ...]]
@@ -45,30 +44,23 @@ class TableSchemas:
     def __init__(self, spark: SparkSession, pipeline: str, lakehouse: Lakehouse, rules: Rules) -> None:
         self._pipeline = pipeline
         self._rules = rules
-        self._catalog = Catalog(spark, lakehouse.tables)
-        self._entries = {e.table_schema.table: e for e in self._catalog.entries(pipeline)}
+        self.revisions = TableRevisions(spark, pipeline, lakehouse)
         self._wire: dict[str, tuple[Column, ...]] = {}
         self._keys: dict[str, tuple[int, tuple[str, ...] | None]] = {}
         self._seen = SeenVersions()
-        self._brought_up: dict[str, int] = {}
 
     @property
     def entries(self) -> list[CatalogEntry]:
         """Returns the catalog's entries, by name of the table."""
-        return sorted(self._entries.values(), key=lambda e: e.table_schema.table)
+        return sorted(self.revisions.all(), key=lambda e: e.table_schema.table)
 
     def topic_tables(self) -> dict[str, str]:
         """Returns topic → table for topics that hold one table only."""
         tables: dict[str, set[str]] = {}
-        for entry in self._entries.values():
+        for entry in self.revisions.all():
             for topic in entry.topics:
                 tables.setdefault(topic, set()).add(entry.table_schema.table)
         return {topic: next(iter(names)) for topic, names in tables.items() if len(names) == 1}
-
-    def refresh(self) -> None:
-        """Reads the catalog again, because another writer may have changed it, and the stored tables with it."""
-        self._brought_up.clear()
-        self._entries |= {e.table_schema.table: e for e in self._catalog.entries(self._pipeline)}
 
     def arrived(self, table: str) -> tuple[Column, ...]:
         """Returns the columns with which the table's last changes came; empty where none has come yet."""
@@ -76,15 +68,15 @@ class TableSchemas:
 
     def owned_batch(self, batch: TableBatch) -> OwnedBatch:
         """Splits a batch by the server and database of the table."""
-        entry = self._entries.get(batch.table)
+        entry = self.revisions.get(batch.table)
         known = (entry.origin if entry else "") or self._rules.origins.get(batch.table)
         return owned_batch(batch, known, self._rules.renamed, entry.topics if entry else ())
 
     def record_owner(self, table: str, origin: str, stored: TableState) -> None:
         """Records the server and database of a table whose entry lacks them."""
-        entry = self._entries.get(table)
+        entry = self.revisions.get(table)
         if entry is not None and entry.origin != origin:
-            self._record(entry, replace(entry, origin=origin), stored)
+            self.revisions.record(entry, replace(entry, origin=origin), stored)
 
     def is_keyless(self, batch: TableBatch) -> bool:
         """Returns whether the table is known to have no key: then each create is a row of its own."""
@@ -92,12 +84,12 @@ class TableSchemas:
 
     def may_be_keyless(self, table: str) -> bool:
         """Returns whether the table has no key, or none that is known before its changes are read."""
-        entry = self._entries.get(table)
+        entry = self.revisions.get(table)
         return not (self._rules.primary_keys.get(table) if entry is None else entry.table_schema.key)
 
     def key(self, batch: TableBatch) -> tuple[str, ...] | None:
         """Returns the table's key; None where no record of the batch tells it."""
-        entry = self._entries.get(batch.table)
+        entry = self.revisions.get(batch.table)
         if entry is not None:
             return entry.table_schema.key
         through_batch, known = self._keys.get(batch.table, (None, None))
@@ -110,7 +102,7 @@ class TableSchemas:
     def other_keys(self, batch: TableBatch) -> dict[Key, Key]:
         """Returns the keys that changes carry and that are not the one in force: names in the events → columns of the
         table. Empty where the key is declared."""
-        entry, found = self._entries.get(batch.table), dict[Key, Key]()
+        entry, found = self.revisions.get(batch.table), dict[Key, Key]()
         if entry is None or batch.table in self._rules.primary_keys or batch.table in self._rules.append_only:
             return found
         in_force, names, spelling = entry.table_schema.key, entry.table_schema.names, self._rules.spelling(batch.table)
@@ -127,34 +119,34 @@ class TableSchemas:
 
     def keys(self, table: str, carried: Key) -> SeveralKeys:
         """Returns the keys of a table. `carried`: that of the events at hand."""
-        entry = self._entries[table]
+        entry = self._entry(table)
         return SeveralKeys(entry.table_schema, carried, entry.former_keys, entry.required_key)
 
     def add_keys(self, table: str, last: Mapping[Key, Place], stored: TableState) -> tuple[Key, ...]:
         """Records keys that events have carried, of which the one of the newest event is in force from here on, and
         brings the stored tables to it. Returns the others. `last`: key → highest position of an event."""
-        entry = self._entries[table]
+        entry = self._entry(table)
         table_schema = entry.table_schema
         newest = newest_key(table_schema.key, newest_position(stored), last)
         former = tuple(sorted({*entry.former_keys, *last, table_schema.key} - {newest}))
         new = replace(entry, table_schema=replace(table_schema, key=newest), former_keys=former)
         if new != entry:
-            self._record(entry, new, stored)
+            self.revisions.record(entry, new, stored)
         return former
 
     def names(self, table: str) -> set[str]:
         """Returns the names of the table's columns; empty where it is new."""
-        entry = self._entries.get(table)
+        entry = self.revisions.get(table)
         return set(entry.table_schema.names) if entry is not None else set()
 
     def lives(self, table: str) -> Lives:
         """Returns the lives of the table's columns; none where the table is new, or its events have no schema."""
-        entry = self._entries.get(table)
+        entry = self.revisions.get(table)
         return entry.lives if entry else Lives()
 
     def columns(self, table: str) -> tuple[Column, ...]:
         """Returns the columns by which an event without any is read; empty where the table is new."""
-        entry = self._entries.get(table)
+        entry = self.revisions.get(table)
         known = entry.table_schema.columns if entry else ()
         spelling = self._rules.spelling(table)
         return columns_for_table(self.arrived(table), known, spelling=spelling) or tuple(map(stored_column, known))
@@ -164,8 +156,8 @@ class TableSchemas:
     ) -> tuple[TableSchema | None, Refused]:
         """Returns the table's schema after these groups, written to the catalog and the stored tables, or None where it
         has no key or columns yet; and the groups that it refuses. `origin`: the table's server and database."""
-        self.bring_up(batch.table, stored)
-        entry = self._entries.get(batch.table)
+        self.revisions.bring_up(batch.table, stored)
+        entry = self.revisions.get(batch.table)
         columns = entry.table_schema.columns if entry else ()
         refused: Refused = {}
         retyped: dict[Group, tuple[IncompatibleType, ...]] = {}
@@ -201,8 +193,8 @@ class TableSchemas:
             if unknown := unreadable(types, new.lives, group.first_position, group.last_position):
                 refused[group] = unknown
         if entry is None or new != replace(entry, revision=0, path=new.path, is_intent=True):
-            self._record(entry, new, stored)
-        return self._entries[batch.table].table_schema, refused
+            entry = self.revisions.record(entry, new, stored)
+        return entry.table_schema, refused
 
     def _definition(self, table_schema: TableSchema, columns: Sequence[Column]) -> Definition | None:
         """Returns the definition of events with these columns; None if the table can't have them, or has not got them
@@ -213,68 +205,11 @@ class TableSchemas:
         names = spelling.table_names([c.name for c in columns], table_schema.names)
         return seen_definition(columns, names) if {*names.values()} <= {*table_schema.names} else None
 
-    def why_no_schema(self, batch: TableBatch, incoming: Incoming) -> str:
-        """Returns why `evolve` found no schema: the key is unknown, or no event has one of its columns."""
-        key, then = self.key(batch), "then replay the quarantine"
-        if key is None:
-            return (
-                "the records' keys are no JSON objects, so no primary key is known: set the connector's key.converter "
-                f"to JsonConverter, or declare tables.{batch.table}.primary_key, {then}"
-            )
-        present = {caseless(c.name) for _, columns in incoming for c in columns} | {
-            *map(caseless, self.names(batch.table))
-        }
-        lacking = [k for k in key if caseless(self._rules.spelling(batch.table).new_name(k)) not in present]
-        if not lacking:
-            return f"no event of the table holds a row image with columns, {then}"
-        if batch.table in self._rules.primary_keys:
-            return (
-                f"no event holds the column {', '.join(map(repr, lacking))} of the declared primary_key: correct "
-                f"tables.{batch.table}.primary_key, {then}"
-            )
-        return (
-            f"no row image holds the column {', '.join(map(repr, lacking))} of the records' keys: declare a "
-            f"tables.{batch.table}.primary_key of columns that the images hold, {then}"
-        )
-
-    def bring_up(self, table: str, stored: TableState, known: CatalogEntry | None = None) -> None:
-        """Brings the stored tables to the catalog's newest revision, each in one commit: a run may have died, or be at
-        work, between the catalog and some of them. `known`: an earlier entry, which need not be read again."""
-        entry = self._entries.get(table)
-        if entry is None or self._brought_up.get(table) == entry.revision:
-            return
-        for part in stored.tables:
-            revision = part.revision()
-            if revision < entry.revision and (revision or entry.is_intent):
-                before = self._entry_of(entry, revision, known)
-                if before.table_schema.key == entry.table_schema.key:
-                    part.evolve(before.table_schema, entry.table_schema, entry.altered_since(before))
-                else:  # A revision of its own, of all tables that hold rows.
-                    former = [key for key in entry.former_keys if key != before.table_schema.key]
-                    rekey(stored, before.table_schema, entry.table_schema, former, entry.required_key)
-        self._brought_up[table] = entry.revision
-
-    def _entry_of(self, newest: CatalogEntry, revision: int, known: CatalogEntry | None) -> CatalogEntry:
-        """Returns the entry of a stored table's revision. `known`: an earlier entry, which need not be read again."""
-        is_known = known is not None and revision == (known.revision if known.is_intent else 0)
-        return known if is_known and known else self._catalog.entry_of_revision(newest, revision)
-
-    def _record(self, entry: CatalogEntry | None, new: CatalogEntry, stored: TableState) -> None:
-        """Records `new` as the next revision of `entry`, then brings the stored tables to it."""
-        revision = entry.revision + 1 if entry else 1
-        table_schema = replace(new.table_schema, revision=revision)
-        recorded = replace(new, revision=revision, table_schema=table_schema, is_intent=True)
-        try:
-            self._catalog.record(recorded, entry.versions if entry else frozenset())
-        except CONFLICTS:
-            # Another writer was the first to record this revision.
-            self.refresh()
-            raise
-        if entry is not None:
-            log_assumed_fills(table_schema.table, entry.lives, recorded.lives)
-            log_new_types(self._pipeline, table_schema.table, entry.lives, recorded.lives)
-        self._entries[table_schema.table] = recorded
-        self.bring_up(table_schema.table, stored, entry)
+    def _entry(self, table: str) -> CatalogEntry:
+        """Returns the entry of a table that has one."""
+        entry = self.revisions.get(table)
+        assert entry is not None, f"table {table} has no entry in the catalog"
+        return entry
 
     def _key(self, batch: TableBatch) -> tuple[str, ...] | None:
         """Returns the declared key, or the one that the records' keys name; empty where records have none; None where

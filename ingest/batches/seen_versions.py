@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,13 +14,10 @@ from ingest.batches.schema_runs import SchemaRun, runs_of_groups, schema_runs
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.spelling import caseless
-from ingest.evolution.definition import Definition, FillKind, Origin, Place, Version
-from ingest.evolution.life import Lives
+from ingest.evolution.definition import Definition, Origin, Place, Version
 from ingest.evolution.seen_versions import stored_version
-from ingest.evolution.type_steps import keep_values
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.values.columns import Column
-from ingest.values.postgres_cast import Known, known_values
 from ingest.values.types import LogicalType
 
 Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
@@ -31,8 +26,6 @@ DefinitionOf = Callable[[Sequence[Column]], Definition | None]
 """Returns the definition of events with these columns; None if the table can't have them."""
 Shape = frozenset[tuple[str, LogicalType | None]]
 """Names and types of a definition. Its defaults may be newer than the event."""
-
-_log = logging.getLogger(__name__)
 
 
 class SeenVersions:
@@ -194,34 +187,3 @@ def _highest_before(batch: TableBatch) -> Place:
         return highest
     row = batch.earlier_readers.delivered.where(batch.changed).agg(F.max("position").alias("highest")).first()
     return max(highest, tuple(row["highest"] or ()) if row else ())
-
-
-def log_assumed_fills(table: str, before: Lives, after: Lives) -> None:
-    """Logs each column that is new in `after` and for which rows from before read the default of an event's schema."""
-    known = {(life.column, life.begin) for life in before.columns}
-    for life in after.columns:
-        is_assumed = life.origin is Origin.SEEN and life.fill.kind is FillKind.CONSTANT
-        if is_assumed and (life.column, life.begin) not in known:
-            _log.warning(
-                "%s: rows from before column %r was added read its default, as the schema of its first event shows it; "
-                "if the source has other values there, take a new snapshot of the table",
-                table,
-                life.column,
-            )
-
-
-def log_new_types(pipeline: str, table: str, before: Lives, after: Lives) -> None:
-    """Logs each change of a column's type that is new in `after` and that values from before don't keep, with what they
-    are now."""
-    known = {(life.column, step) for life in before.columns for step in pairwise(life.types)}
-    for life in after.shown.values():
-        for old, new in pairwise(life.types):
-            if (life.column, (old, new)) in known or old.type is None or new.type is None:
-                continue
-            if not keep_values((old, new)):
-                values = Known.NONE if new.is_unknown else known_values(old.type, new.type)
-                _log.warning(
-                    "%s: column %r was %s and is %s: values from before are %s; if the source has other values there, "
-                    "run: ingest resync %s %s",
-                    *(table, life.column, old.type, new.type, values, pipeline, table),
-                )

@@ -1,0 +1,117 @@
+"""Records the revisions of a pipeline's tables in the catalog, and brings the stored tables to them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import pairwise
+
+from pyspark.sql import SparkSession
+
+from ingest.delta.conflict_retry import CONFLICTS
+from ingest.evolution.definition import FillKind, Origin
+from ingest.evolution.life import Lives
+from ingest.evolution.type_steps import keep_values
+from ingest.lakehouse.catalog import Catalog, CatalogEntry
+from ingest.lakehouse.rekeying import rekey
+from ingest.names import Lakehouse
+from ingest.reconcile.changeset import TableState
+from ingest.values.postgres_cast import Known, known_values
+
+_log = logging.getLogger(__name__)
+
+
+class TableRevisions:
+    """The catalog's entries of one pipeline, as this run knows them."""
+
+    def __init__(self, spark: SparkSession, pipeline: str, lakehouse: Lakehouse) -> None:
+        self._pipeline = pipeline
+        self._catalog = Catalog(spark, lakehouse.tables)
+        self._entries = {e.table_schema.table: e for e in self._catalog.entries(pipeline)}
+        self._brought_up: dict[str, int] = {}
+
+    def get(self, table: str) -> CatalogEntry | None:
+        """Returns the newest entry of a table; None where it is new."""
+        return self._entries.get(table)
+
+    def all(self) -> Collection[CatalogEntry]:
+        """Returns the newest entry of each table."""
+        return self._entries.values()
+
+    def refresh(self) -> None:
+        """Reads the catalog again, because another writer may have changed it, and the stored tables with it."""
+        self._brought_up.clear()
+        self._entries |= {e.table_schema.table: e for e in self._catalog.entries(self._pipeline)}
+
+    def bring_up(self, table: str, stored: TableState, known: CatalogEntry | None = None) -> None:
+        """Brings the stored tables to the catalog's newest revision, each in one commit: a run may have died, or be at
+        work, between the catalog and some of them. `known`: an earlier entry, which need not be read again."""
+        entry = self._entries.get(table)
+        if entry is None or self._brought_up.get(table) == entry.revision:
+            return
+        for part in stored.tables:
+            revision = part.revision()
+            if revision < entry.revision and (revision or entry.is_intent):
+                before = self._entry_of(entry, revision, known)
+                if before.table_schema.key == entry.table_schema.key:
+                    part.evolve(before.table_schema, entry.table_schema, entry.altered_since(before))
+                else:  # A revision of its own, of all tables that hold rows.
+                    former = [key for key in entry.former_keys if key != before.table_schema.key]
+                    rekey(stored, before.table_schema, entry.table_schema, former, entry.required_key)
+        self._brought_up[table] = entry.revision
+
+    def _entry_of(self, newest: CatalogEntry, revision: int, known: CatalogEntry | None) -> CatalogEntry:
+        """Returns the entry of a stored table's revision. `known`: an earlier entry, which need not be read again."""
+        is_known = known is not None and revision == (known.revision if known.is_intent else 0)
+        return known if is_known and known else self._catalog.entry_of_revision(newest, revision)
+
+    def record(self, entry: CatalogEntry | None, new: CatalogEntry, stored: TableState) -> CatalogEntry:
+        """Records `new` as the next revision of `entry`, brings the stored tables to it, and returns it. Raises
+        Contended or Delta's conflict errors if another writer has recorded the revision first."""
+        revision = entry.revision + 1 if entry else 1
+        table_schema = replace(new.table_schema, revision=revision)
+        recorded = replace(new, revision=revision, table_schema=table_schema, is_intent=True)
+        try:
+            self._catalog.record(recorded, entry.versions if entry else frozenset())
+        except CONFLICTS:
+            # Another writer was the first to record this revision.
+            self.refresh()
+            raise
+        if entry is not None:
+            _log_assumed_fills(table_schema.table, entry.lives, recorded.lives)
+            _log_new_types(self._pipeline, table_schema.table, entry.lives, recorded.lives)
+        self._entries[table_schema.table] = recorded
+        self.bring_up(table_schema.table, stored, entry)
+        return recorded
+
+
+def _log_assumed_fills(table: str, before: Lives, after: Lives) -> None:
+    """Logs each column that is new in `after` and for which rows from before read the default of an event's schema."""
+    known = {(life.column, life.begin) for life in before.columns}
+    for life in after.columns:
+        is_assumed = life.origin is Origin.SEEN and life.fill.kind is FillKind.CONSTANT
+        if is_assumed and (life.column, life.begin) not in known:
+            _log.warning(
+                "%s: rows from before column %r was added read its default, as the schema of its first event shows it; "
+                "if the source has other values there, take a new snapshot of the table",
+                table,
+                life.column,
+            )
+
+
+def _log_new_types(pipeline: str, table: str, before: Lives, after: Lives) -> None:
+    """Logs each change of a column's type that is new in `after` and that values from before don't keep, with what they
+    are now."""
+    known = {(life.column, step) for life in before.columns for step in pairwise(life.types)}
+    for life in after.shown.values():
+        for old, new in pairwise(life.types):
+            if (life.column, (old, new)) in known or old.type is None or new.type is None:
+                continue
+            if not keep_values((old, new)):
+                values = Known.NONE if new.is_unknown else known_values(old.type, new.type)
+                _log.warning(
+                    "%s: column %r was %s and is %s: values from before are %s; if the source has other values there, "
+                    "run: ingest resync %s %s",
+                    *(table, life.column, old.type, new.type, values, pipeline, table),
+                )
