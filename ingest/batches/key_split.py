@@ -66,4 +66,5 @@ def _share(batch: TableBatch, is_in: Column, groups: Iterable[Group] = ()) -> Ta
         events=events,
         tombstones=tombstones if count else None,
         tombstone_count=count,
+        has_moving_tombstones=batch.has_moving_tombstones and count > 0,
     )

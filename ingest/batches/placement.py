@@ -15,6 +15,7 @@ from ingest.changelog.envelope import TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_unplaced_read
 from ingest.changelog.tombstone_placement import placed_tombstones, tombstones_with_predecessors, with_predecessors_from
+from ingest.merge.key_changes import names_new_key
 from ingest.spark.checkpoints import checkpoint
 
 
@@ -22,12 +23,14 @@ from ingest.spark.checkpoints import checkpoint
 class PlacedTombstones:
     """`events`: `EVENT` rows of the tombstones that bring something new. `counts`: table → (all, those that only repeat
     the delete right before them); table None for tombstones without a table. `tables`: those that have any in `events`.
-    `origins`: table → servers and databases of the changes before its tombstones."""
+    `origins`: table → servers and databases of the changes before its tombstones. `moving`: tables of which a tombstone
+    in `events` names the key to which its row moves."""
 
     events: DataFrame | None
     counts: Mapping[str | None, tuple[int, int]]
     tables: frozenset[str] = frozenset()
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    moving: frozenset[str] = frozenset()
 
 
 def repeated_deletes(groups: Sequence[Group]) -> PlacedTombstones | None:
@@ -70,10 +73,12 @@ def place_tombstones(
     tables = frozenset(t for t, (count, repeats) in counts.items() if t is not None and (repeated or count > repeats))
     if not tables:
         return PlacedTombstones(None, counts)
+    moving = frozenset(table["source_table"] for table in counted if table["moves"])
     # A null tombstone has no source time, only the time at which Kafka stored it.
     when = F.coalesce("source_ts", "timestamp")
     new = placed if repeated else placed.where(~F.col("_is_repeat"))
-    return PlacedTombstones(new.drop("_is_repeat", "_is_orphan").withColumn("source_ts", when), counts, tables, origins)
+    events = new.drop("_is_repeat", "_is_orphan").withColumn("source_ts", when)
+    return PlacedTombstones(events, counts, tables, origins, moving)
 
 
 def position_snapshot_reads(events: DataFrame, earlier: Iterator[DataFrame]) -> DataFrame:
@@ -105,6 +110,7 @@ def _counted(placed: DataFrame) -> list[Row]:
         F.count(F.lit(1)).alias("count"),
         F.count_if("_is_repeat").alias("repeated"),
         F.count_if("_is_orphan").alias("orphans"),
+        F.bool_or(names_new_key()).alias("moves"),
         F.collect_set(F.when(F.col(ORIGIN) != UNNAMED, F.col(ORIGIN))).alias("origins"),
     )
     return placed.groupBy("source_table").agg(*counts).collect()  # a row per table

@@ -39,6 +39,8 @@ class TableBatch:
     quarantined: int = 0
     tombstone_origins: tuple[str, ...] = ()
     """Servers and databases of the changes before its null tombstones."""
+    has_moving_tombstones: bool = False
+    """True if some null tombstone names the key to which its row moves."""
     earlier_readers: EarlierReaders | None = None
     """Readers that are merged before the one whose slice this is."""
     after: int = 0
@@ -100,8 +102,8 @@ class TableBatch:
 
     @property
     def key_changes(self) -> bool:
-        """Returns whether some delete names the key to which its row moves."""
-        return any(group.key_changes for group in self.groups)
+        """Returns whether some delete or null tombstone names the key to which its row moves."""
+        return self.has_moving_tombstones or any(group.key_changes for group in self.groups)
 
 
 def _not_resynced() -> Column:

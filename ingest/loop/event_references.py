@@ -49,7 +49,7 @@ def key_references(
         references = _references(of_group, table, key, arrived, rules, group.key_changes)
         frames.append(references.withColumn(GROUP, F.lit(number)))
     if tombstones is not None and known:
-        references = _references(tombstones, table, key, known, rules, False)
+        references = _references(tombstones, table, key, known, rules, True)
         frames.append(references.withColumn(GROUP, F.lit(TOMBSTONES)))
     return reduce(DataFrame.unionByName, frames)
 

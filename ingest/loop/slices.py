@@ -194,8 +194,10 @@ class Slices:
                 earlier_readers=self._earlier_readers,
                 other_readers=self._other_readers,
             )
-            origins = tombstones.origins.get(table, ()) if null_tombstones is not None else ()
-            batches.append(replace(batch, tombstone_origins=origins, after=after, merged_before=merged_before))
+            if null_tombstones is not None:
+                origins, moves = tombstones.origins.get(table, ()), table in tombstones.moving
+                batch = replace(batch, tombstone_origins=origins, has_moving_tombstones=moves)
+            batches.append(replace(batch, after=after, merged_before=merged_before))
         return batches
 
     def _highest_before(self, after: int, table: str) -> tuple[int, ...]:
