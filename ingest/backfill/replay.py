@@ -178,11 +178,15 @@ def _tables(
     declared: Sequence[str],
     form: Format,
 ) -> dict[str, dict[str, Any]]:
-    """Returns table → its path relative to the case's folder, and its number of rows."""
+    """Returns table → its path relative to the case's folder, and its number of rows. A table without any commit is
+    left out, unless it is `declared`."""
     tables: dict[str, dict[str, Any]] = {}
     for table_schema in table_schemas:
         path = lakehouse.silver(case.name, table_schema.table)
-        rows = Silver(spark, path).rows()
+        silver = Silver(spark, path)
+        if not silver.exists():
+            continue  # It was set aside in its first batch.
+        rows = silver.rows()
         file = Path(path).relative_to(case.out.resolve())
         if form == "jsonl":
             file = Path("tables") / f"{path_segment(table_schema.table)}.jsonl"

@@ -231,6 +231,17 @@ def test_documents_set_only_their_table_aside(spark: SparkSession, tmp_path: Pat
     assert {q["code"] for q in summary["quarantine"]} == {SET_ASIDE}
 
 
+def test_table_that_its_first_batch_sets_aside_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    orders, of_value = Topic(), schema(("id", "int32"), ("region", "int32"))
+    orders.change("c", 10, {"id": 1, "region": 2}, schema=of_value)
+    orders.change("c", 20, {"id": 2, "region": 3}, schema=of_value, key={"region": 3})
+    folder = write(tmp_path / "in", orders.records, {"tables": {ORDERS: {"history": True}}})
+    case = Case("first", (folder / "events.jsonl",), folder / "tables.json", tmp_path / "out")
+    ((_, summary),) = replay(spark, [case], Delivery(), "jsonl")
+    assert {table: why["code"] for table, why in summary["set_aside"].items()} == {ORDERS: "key-changed"}
+    assert summary["tables"] == {ORDERS: {"file": "tables/public.orders.jsonl", "rows": 0}}
+
+
 class Died(Exception):
     """Stands for SIGKILL: the run does nothing after it."""
 
