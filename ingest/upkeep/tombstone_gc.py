@@ -7,6 +7,7 @@ their age.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,11 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.changelog.change import POSITION_COLUMN
 from ingest.changelog.envelope import BATCH, CHANGES
 from ingest.config import Pipeline
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.catalog import Catalog
+from ingest.lakehouse.rekeying import is_complete
+from ingest.lakehouse.silver import Silver
 from ingest.lakehouse.tombstones import Tombstones
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import layout_of
@@ -34,6 +38,7 @@ _RETAINED = T.StructType(
     ]
 )
 Position = tuple[int, ...]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,8 @@ def age_horizons(bronze: Bronze, moment: datetime) -> DataFrame:
 def collect_garbage(
     spark: SparkSession, pipeline: str, lakehouse: Lakehouse, bronze: Bronze, horizons: DataFrame, dry_run: bool
 ) -> list[GcResult]:
-    """Raises the horizon of each table with a key to `horizons`, but not beyond the first event that isn't merged
-    yet."""
+    """Raises the horizon of each table with a key to `horizons`, but not beyond the first event that isn't merged yet,
+    nor beyond the first row that waits under an earlier key."""
     accounts = Accounts(spark, lakehouse.accounts, pipeline)
     is_waiting = F.col(BATCH) > accounts.merged_through()
     for table, set_aside in accounts.set_aside().items():
@@ -93,11 +98,32 @@ def collect_garbage(
     behind = waiting.groupBy("source_table").agg(F.min("position").alias("_lowest_waiting"))
     limited = horizons.join(behind, "source_table", "left").withColumn("horizon", F.least("horizon", "_lowest_waiting"))
     found = {r["source_table"]: tuple(r["horizon"]) for r in limited.collect()}  # a row per table
-    table_schemas = [e.table_schema for e in Catalog(spark, lakehouse.tables).entries(pipeline) if e.table_schema.key]
-    return [
-        _collect(Tombstones(spark, lakehouse.tombstones(pipeline, s.table)), s.table, found.get(s.table), dry_run)
-        for s in table_schemas
-    ]
+    results = []
+    for entry in Catalog(spark, lakehouse.tables).entries(pipeline):
+        table = entry.table_schema.table
+        if entry.table_schema.key:
+            horizon = found.get(table)
+            if horizon is not None and entry.former_keys:
+                horizon = _below_hidden_rows(Silver(spark, lakehouse.pending(pipeline, table)), table, horizon)
+            results.append(_collect(Tombstones(spark, lakehouse.tombstones(pipeline, table)), table, horizon, dry_run))
+    return results
+
+
+def _below_hidden_rows(pending: Silver, table: str, horizon: Position) -> Position:
+    """Returns `horizon`, but at most the position of the oldest row that is hidden by a newer one with the same key:
+    the tombstones above it tell which of them carried an earlier key, and so whether it is shown once the newer one
+    proves to be deleted."""
+    hidden = pending.rows().where(is_complete()) if pending.exists() else None
+    row = None if hidden is None else hidden.agg(F.min(POSITION_COLUMN).alias("at"), F.count("*").alias("rows")).first()
+    if row is None or row["at"] is None or tuple(row["at"]) >= horizon:
+        return horizon
+    _log.warning(
+        "%s: tombstones are kept because %d rows of an earlier key wait for events that delete them: read the table "
+        "again if none will come (ingest resync PIPELINE TABLE)",
+        table,
+        row["rows"],
+    )
+    return tuple(row["at"])
 
 
 def _collect(tombstones: Tombstones, table: str, horizon: Position | None, dry_run: bool) -> GcResult:
