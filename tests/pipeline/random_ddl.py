@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -41,6 +42,8 @@ _CONVERSIONS = {
     "int[]": ("text[]",),
 }
 """Type → types to which Postgres converts it without loss."""
+_IDS = 12
+"""The number of IDs that statements choose from."""
 Connection = psycopg.Connection[Any]
 
 
@@ -85,17 +88,21 @@ class RandomTable:
             self.columns, self.key, self.dropped = before
 
     def insert(self) -> None:
+        self._insert(self._id())
+
+    def insert_new(self) -> None:
+        """Inserts a row whose ID no other has."""
+        before = len(self.statements)
+        while len(self.statements) == before:
+            with suppress(psycopg.errors.IntegrityError, psycopg.errors.DataError), self.connection.transaction():
+                self._insert(_IDS + before)
+
+    def _insert(self, id_: int) -> None:
         some = [name for name in self.columns if self.random.random() < 0.8]
-        row = {"id": self._id(), "region": self.random.choice(["eu", "us"]), "code": self.random.randrange(10**6)}
+        row = {"id": id_, "region": self.random.choice(["eu", "us"]), "code": self.random.randrange(10**6)}
         names = sql.SQL(", ").join(map(sql.Identifier, [*row, *some]))
         values = sql.SQL(", ").join([*map(sql.Literal, row.values()), *(self._literal(name) for name in some)])
         self._execute("INSERT INTO {table} ({names}) VALUES ({values})", names=names, values=values)
-
-    def insert_any(self) -> None:
-        """Inserts a row whose key is free."""
-        before = len(self.statements)
-        while len(self.statements) == before:
-            self.step({RandomTable.insert: 10**6})
 
     def update(self) -> None:
         if self.columns:
@@ -186,7 +193,7 @@ class RandomTable:
         return self.random.choice([*_VALUES])
 
     def _id(self) -> int:
-        return self.random.randrange(12)
+        return self.random.randrange(_IDS)
 
     def _new_name(self) -> str:
         names = [*PLAIN_NAMES, *ODD_NAMES, *self.dropped * 8]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import psycopg
 import pytest
@@ -71,6 +72,7 @@ def captured(
         config = stack.postgres.connector(name, schemas=[name]) | {"database.dbname": name, "poll.interval.ms": "50"}
         stack.connect.register(name, config)
         try:
+            await_stream(connection, name)
             change(stack, name, tables, random, is_told)
             connection.execute(f"INSERT INTO {name}.{_LAST} VALUES (1)".encode())
             file = tmp_path_factory.mktemp(name) / "events.jsonl"
@@ -78,6 +80,15 @@ def captured(
         finally:
             stack.connect.delete(name)
         yield Captured(dsn, file, tables)
+
+
+def await_stream(connection: psycopg.Connection[Any], slot: str) -> None:
+    """Waits until the connector has read its snapshot and reads the log: what it reads of the catalog before that may
+    be newer than the rows."""
+    begin, is_read = time.monotonic(), "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND active"
+    while connection.execute(is_read, [slot]).fetchone() != (1,):
+        assert time.monotonic() < begin + _TIMEOUT_SECONDS, "the connector doesn't read the log"
+        time.sleep(0.2)
 
 
 def change(stack: Stack, name: str, tables: list[RandomTable], random: Random, is_told: bool) -> None:
@@ -95,7 +106,7 @@ def change(stack: Stack, name: str, tables: list[RandomTable], random: Random, i
         if is_told and number % (steps // 4) == 4 * len(tables):
             set_state(stack, name, "resume")
         if not is_told and any(text.startswith("ALTER") for text in table.statements[before:]):
-            table.insert_any()
+            table.insert_new()
             time.sleep(_DECODED_SECONDS)
 
 
