@@ -81,6 +81,12 @@ def test_only_numbers_and_hints_tell_a_rename() -> None:
     assert spans(swapped) == [("b", None, None), ("a", None, None)]
 
 
+def test_a_message_numbers_the_columns_that_events_have_shown() -> None:
+    known = [seen(10, "id", "n"), told(20, column("id", 1), column("n", 2))]
+    now = lives([*known, told(30, column("id", 1), column("m", 2)), told(40, column("n", 3), column("m", 2))])
+    assert spans(now) == [("id", None, 40), ("m", None, None), ("n", 40, None)]
+
+
 def test_a_message_says_which_columns_exist_until_the_next_one() -> None:
     messages = [told(10, column("id", 1)), told(40, column("id", 1), column("n", 2, "7", None))]
     shown = [seen(5, "id", "old"), seen(20, "id", column("n", default="3")), seen(50, "id", column("n", type_=LONG))]
@@ -133,6 +139,25 @@ def test_an_expression_that_leaves_all_types_may_have_computed_any_column() -> N
     assert {life.column: life.loses(at(15)) for life in by_one.columns} == {"id": False, "n": False, "m": True}
 
 
+def test_an_expression_that_is_executed_again_computes_values_again() -> None:
+    first = told(20, column("id", 1), column("n", 2), cause=Cause("ALTER TABLE", using=True, numbers=(2,)))
+    now = lives([told(10, column("id", 1), column("n", 2)), first, replace(first, since=at(30, -1))])
+    assert [now.shown["n"].loses(at(lsn)) for lsn in (15, 25, 35)] == [True, True, False]
+
+
+def test_an_expression_computes_the_columns_whose_type_at_the_source_changes() -> None:
+    def message(lsn: int, type_of_n: str, using: bool = True) -> Version:
+        types = {"id": "integer", "n": type_of_n, "m": "integer"}
+        columns = (replace(column(c, n, type_=None), source_type=types[c]) for n, c in enumerate(types, 1))
+        return told(lsn, *columns, cause=Cause("ALTER TABLE", using=using))
+
+    now = lives(
+        [message(10, "integer", using=False), seen(15, *"nm", "id"), message(20, "text"), message(30, "integer")]
+    )
+    lost = {life.column: [life.loses(at(lsn)) for lsn in (12, 25)] for life in now.columns}
+    assert lost == {"id": [False, False], "n": [True, True], "m": [False, False]}
+
+
 PARTS: Sequence[tuple[int, tuple[str, ...]]] = [(10, ("id", "a")), (20, ("id", "b")), (30, ("id",)), (40, ("id", "a"))]
 
 
@@ -160,6 +185,13 @@ def test_another_relation_has_other_lives_and_none_of_the_old_rows() -> None:
     ]
 
 
+def test_events_do_not_hide_that_a_message_is_of_another_relation() -> None:
+    columns = column("id", 1), column("n", 2)
+    versions = [seen(5, "id", "n"), told(10, *columns), seen(15, "id", "n"), told(20, *columns, relation=2)]
+    for known in (versions, versions[:2] + versions[3:], versions[1:]):
+        assert spans(lives(known)) == [("id", None, 20), ("n", None, 20), ("id", 20, None), ("n", 20, None)]
+
+
 def test_rows_of_a_dropped_table_stay_until_there_is_another_one() -> None:
     first, dropped = told(10, column("id", 1)), told(20, cause=Cause("DROP TABLE"))
     gone = lives([first, dropped])
@@ -177,6 +209,14 @@ def test_rows_that_create_table_as_writes_below_its_message_have_its_columns() -
     assert read.names == {"id": "id", "n": "n"}
     assert read.chains["n"] == (TypeStep(at(20, -1), LONG),)
     assert now.key_names(at(25)) == ("id",)
+
+
+def test_each_change_of_the_key_is_noted() -> None:
+    columns = column("id", 1), column("n", 2)
+    keys = [("id",), ("n",), ("id",), ("id",)]
+    now = lives([told(10 * n, *columns, key=key) for n, key in enumerate(keys, 1)])
+    noted = [(placed.at[1], placed.change) for placed in now.changes]
+    assert noted == [(20, AlterKey(("id",), ("n",))), (30, AlterKey(("n",), ("id",)))]
 
 
 def test_keys_have_eras() -> None:
