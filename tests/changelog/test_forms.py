@@ -97,7 +97,9 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     envelope._projections.cache_clear()
 
 
-@pytest.mark.parametrize("has_schema", [False, True], ids=["schemaless", "schema"])
+@pytest.mark.parametrize(
+    "has_schema", [pytest.param(False, marks=pytest.mark.long), True], ids=["schemaless", "schema"]
+)
 @pytest.mark.usefixtures("library")
 def test_forms_of_a_changelog_give_the_same_rows(spark: SparkSession, tmp_path: Path, has_schema: bool) -> None:
     cases = []
@@ -121,7 +123,8 @@ def test_forms_of_a_changelog_give_the_same_rows(spark: SparkSession, tmp_path: 
         assert summary["tables"].keys() == accounts["tables"].keys()
 
 
-def test_upserts_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [0, pytest.param(1, marks=pytest.mark.long)], ids=["one batch", "one record a batch"])
+def test_upserts_give_the_same_rows(spark: SparkSession, tmp_path: Path, size: int) -> None:
     """Without positions: in the order of the topic."""
     line = "c1@10(x,1,a) c2@20(y,2,b) u1@30(z,3,~) d2@40 c2@50(y,5,c) c3@60(x,6,~) d3@70 d2>4@80 c4@80(v,7,?)"
     changes = as_debezium(parse_events(line, [name for name, _ in COLUMNS[2:]]), TABLE, 0, DEFAULT_PLACEHOLDER)
@@ -131,10 +134,9 @@ def test_upserts_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None
     for name, written in (("debezium", changes), ("upsert", upserts)):
         folder = write(tmp_path / f"{name}-events", written, tables)
         cases.append(Case(name, (folder / "events.jsonl",), folder / "tables.json", tmp_path / name))
-    for size in (0, 1):
-        found = [rows(case.out, summary) for case, summary in replay(spark, cases, Delivery(size), "jsonl")]
-        assert found[0] == found[1]
-        assert [(row["id"], row["toasted"]) for row in map(json.loads, found[1])] == [(1, None), (4, "c")]
+    found = [rows(case.out, summary) for case, summary in replay(spark, cases, Delivery(size), "jsonl")]
+    assert found[0] == found[1]
+    assert [(row["id"], row["toasted"]) for row in map(json.loads, found[1])] == [(1, None), (4, "c")]
 
 
 def read(spark: SparkSession, values: list[Any], naming: Naming, key: bytes | None = b'{"id":1}') -> list[Row]:

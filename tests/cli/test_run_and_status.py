@@ -121,6 +121,7 @@ def test_status_shows_lag_last_batch_and_schema_changes(shop: Shop, status_of: C
     assert "set aside: no table\n" in text
 
 
+@pytest.mark.long
 def test_status_without_a_broker_shows_the_rest(shop: Shop, status_of: Callable[..., Any]) -> None:
     shop.send(shop.log.change("c", 10, {"id": 1, "v": "a"}))
     servers = shop.kafka["bootstrap.servers"]
@@ -140,6 +141,7 @@ def test_status_of_a_pipeline_that_never_ran(shop: Shop, status_of: Callable[...
     assert "-1" not in status_of()
 
 
+@pytest.mark.long
 def test_status_never_shows_more_merged_than_captured(
     shop: Shop, status_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,7 @@ def shop(stack: Stack, spark: SparkSession, tmp_path_factory: pytest.TempPathFac
     stack.connect.delete(NAME)
 
 
+@pytest.mark.long
 def test_resync_heals_lost_changes(shop: Shop) -> None:
     shop.until_equal()
     shop.change_unlogged(

@@ -215,7 +215,7 @@ def test_java_library_changes_no_row(
 ) -> None:
     monkeypatch.setenv(ENVIRONMENT, "on" if lane == "with the library" else "off")
     assert tasks_have_library(spark.sparkContext) == (lane == "with the library")
-    Replay(spark, tmp_path, 3, tables=2).require_oracle_rows(sampled(Random(SEED), 16, 0))
+    Replay(spark, tmp_path, 2, tables=2).require_oracle_rows(sampled(Random(SEED), 16, 0))
 
 
 @pytest.mark.long

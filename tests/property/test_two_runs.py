@@ -267,6 +267,7 @@ def test_set_aside_table_catches_up_by_the_same_slices(bag: Lake, monkeypatch: p
     check_all_merged(bag)
 
 
+@pytest.mark.long
 def test_pending_delete_is_applied_once(
     bag: Lake, die_between_commits: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ import typer
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from deltalake import CommitProperties, write_deltalake
+from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
 from typer.testing import CliRunner
 
 from ingest.cli.pipeline.check import check
@@ -85,6 +86,13 @@ def create(servers: str, topic: str, partitions: int) -> None:
     # Keep a reference: a client that is garbage-collected drops its requests.
     client = AdminClient({"bootstrap.servers": servers})
     client.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+    # The controller answers before the broker lists the topic.
+    assert until_listed(client, topic)
+
+
+@retry(retry=retry_if_result(lambda is_listed: not is_listed), stop=stop_after_delay(60), wait=wait_fixed(0.1))
+def until_listed(client: AdminClient, topic: str) -> bool:
+    return topic in client.list_topics(timeout=30).topics
 
 
 def delete(servers: str, topic: str) -> None:
