@@ -34,10 +34,12 @@ from ingest.spark.settings import (
     resolved,
 )
 
-_SMALL_JVM = "-XX:+UseSerialGC"
+# Without an optimising compiler, code runs without the counters that it needs, a tenth faster; many plans over few rows
+# don't earn its work back. The default code cache is then too small.
+_SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m"
 SMALL = {
-    # For many plans over a handful of rows each, as in tests: several tasks, generated code and an optimising compiler
-    # cost more there than they save. The results are the same.
+    # For many plans over a handful of rows each, as in tests: several tasks and generated code cost more than they
+    # save. The results are the same.
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -51,12 +53,9 @@ SMALL = {
     "spark.databricks.delta.delta.log.cacheSize": "64",
     # By default a hash table of one row takes a megabyte until it is collected.
     "spark.buffer.pageSize": "64k",
-    "spark.driver.extraJavaOptions": f"{_SMALL_JVM} {PATIENT_COMPILER}",
+    "spark.driver.extraJavaOptions": _SMALL_JVM,
 }
 SHORT_LIVED = SMALL | {
-    # A process of a minute ends before an optimising compiler has paid for itself. Without it the default code cache is
-    # too small.
-    "spark.driver.extraJavaOptions": f"{_SMALL_JVM} -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     # It opens more tables than it commits to: from a checksum Delta reads a table's schema without a query.
     "spark.databricks.delta.writeChecksumFile.enabled": "true",
 }
