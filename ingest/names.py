@@ -140,6 +140,11 @@ class Lakehouse:
         return self._below("system", "schemas")
 
     @property
+    def schema_outcomes(self) -> str:
+        """Returns the path of what became of changes of tables that were not just applied."""
+        return self._below("system", "schema-outcomes")
+
+    @property
     def registered_schemas(self) -> str:
         """Returns the path of the schemas of records that a schema registry gave."""
         return self._below("system", "registered-schemas")

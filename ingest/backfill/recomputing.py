@@ -49,8 +49,10 @@ def recompute_tables(
     Raises ChangelogUnusable if tables can't be merged, after all others are finished.
     """
     rules = replace(rules_of(pipeline), only=frozenset(tables) or None, stops_at_restart=False)
-    origins = {e.table_schema.table: e.origin for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
+    entries = {e.table_schema.table: e for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
+    origins = {table: entry.origin for table, entry in entries.items()}
     rules = replace(rules, history=frozenset(history), origins=origins, without=frozenset(without))
+    rules = replace(rules, accepted={table: entry.accepted for table, entry in entries.items()})
     readers_before: list[tuple[SourceReader, ReaderEvents]] = []
     set_aside: dict[str, SetAside] = {}
     for reader, merged in readers_with_events(spark, pipeline) if readers is None else readers:

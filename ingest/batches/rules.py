@@ -11,6 +11,8 @@ from datetime import datetime
 from ingest.changelog.naming import Naming
 from ingest.changelog.origin import TableNaming
 from ingest.changelog.spelling import Spelling
+from ingest.evolution.policies import Limits
+from ingest.evolution.schema_policy import EVOLVE, Accepted, SchemaPolicy
 from ingest.shredding.owners import Shredded
 from ingest.suppression.masks import Masks
 from ingest.suppression.subjects import Subjects
@@ -35,7 +37,9 @@ class Rules:
     the owners of their keys. `renamed`: origin → its former name. `origins`: table → its server and database, where its
     catalog doesn't tell. `only`: the only tables to merge. `without`: tables not to merge. `times_out_of_range`: what
     becomes of dates and timestamps outside of the years 1 to 9999. `keyless`: merge keyless tables; false where events
-    may be delivered once more, because their rows are counted. `tuning`: thresholds, which change no result."""
+    may be delivered once more, because their rows are counted. `tuning`: thresholds, which change no result.
+    `policy`: what becomes of changes of tables. `policies`: table → policy of its own. `accepted`: table → changes that
+    were decided before, where a table is folded anew. `limits`: of tables' columns."""
 
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -66,6 +70,10 @@ class Rules:
     keyless: bool = True
     times_out_of_range: OutOfRange = OutOfRange.CLAMP
     tuning: Tuning = DEFAULT_TUNING
+    policy: SchemaPolicy = EVOLVE
+    policies: Mapping[str, SchemaPolicy] = field(default_factory=dict)
+    accepted: Mapping[str, Accepted] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def names(self) -> TableNaming:
@@ -75,6 +83,10 @@ class Rules:
     def view(self) -> tuple[object, ...]:
         """Returns what the places and table names of events in bronze depend on: plain values with a stable text."""
         return self.epochs, self.names.parts, tuple(sorted(self.names.mapped))
+
+    def policy_of(self, table: str) -> SchemaPolicy:
+        """Returns what becomes of changes of the table."""
+        return self.policies.get(table, self.policy)
 
     def spelling(self, table: str) -> Spelling:
         """Returns how the columns of the table's events are named in the table."""

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from ingest.batches.documents import require_rows_declared
 from ingest.batches.group_stats import Coordinates, Group, stands_at
+from ingest.batches.limits import require_flat, require_within, too_deep
 from ingest.changelog.connect_schema import columns_of, declared_column
 from ingest.changelog.spelling import caseless
 from ingest.errors import ChangelogUnusable
@@ -28,12 +29,15 @@ class Schemas:
         sealed: Mapping[str, frozenset[str]] | None = None,
         times: OutOfRange = OutOfRange.CLAMP,
         as_stored: bool = False,
+        nesting_depth: int = 64,
     ) -> None:
         """`sealed`: table → columns whose values are encrypted, whatever the schema says of them. `times`: what becomes
-        of times out of range. `as_stored`: declared types are those that the tables have."""
+        of times out of range. `as_stored`: declared types are those that the tables have.
+        `nesting_depth`: the most levels of a column's type."""
         self._as_stored = as_stored
         self._sealed = sealed or {}
         self._times = times
+        self._nesting_depth = nesting_depth
         self._known: dict[int, tuple[Column, ...]] = {}
         self._refused: dict[int, ChangelogUnusable] = {}
 
@@ -51,10 +55,19 @@ class Schemas:
         found = events.where(stands_at(list(new.values()))).select("schema_id", text.alias("text")).collect()
         for row in found:  # a row per new schema
             try:
-                self._known[row.schema_id] = self._timed(_image_columns(json.loads(row.text)))
+                self._known[row.schema_id] = self._columns_of(row.text)
             except ChangelogUnusable as error:
                 # Raised where the table is merged, so that it stops no other one.
                 self._refused[row.schema_id] = error
+
+    def _columns_of(self, text: str) -> tuple[Column, ...]:
+        try:
+            found = _image_columns(json.loads(text))
+            require_flat(found, self._nesting_depth)
+        except RecursionError:
+            require_within(too_deep("a schema has", self._nesting_depth))
+            raise
+        return self._timed(found)
 
     def columns(self, group: Group, declared_types: Mapping[str, str]) -> tuple[Column, ...]:
         """Returns the columns of a group's images: by its schema, else inferred from its values; there a declared type

@@ -5,8 +5,9 @@ read = applied + superseded + quarantined + suppressed
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 OUTCOMES = ("applied", "superseded", "quarantined", "suppressed")
 COUNTS = ("read", *OUTCOMES)
@@ -24,7 +25,8 @@ class Account:
 
     `applied`: took effect. `superseded`: late, a duplicate, or followed by a newer event in the same batch.
     `quarantined`: can't be applied. `suppressed`: of a table that is not wanted or of an erased subject, or about no
-    row.
+    row. `ignored`: (change of the table, number of events that it had no effect on) by its schema policy; such events
+    are also counted in the others.
     """
 
     table: str
@@ -33,9 +35,14 @@ class Account:
     superseded: int = 0
     quarantined: int = 0
     suppressed: int = 0
+    ignored: Sequence[Sequence[Any]] = ()
 
     def __add__(self, other: Account) -> Account:
-        return Account(self.table, *(getattr(self, c) + getattr(other, c) for c in COUNTS))
+        ignored: dict[str, int] = {}
+        for change, events in (*self.ignored, *other.ignored):
+            ignored[change] = ignored.get(change, 0) + events
+        counts = {c: getattr(self, c) + getattr(other, c) for c in COUNTS}
+        return Account(self.table, **counts, ignored=tuple(ignored.items()))
 
 
 def by_table(accounts: Iterable[Account]) -> list[Account]:

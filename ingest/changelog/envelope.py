@@ -86,7 +86,8 @@ CLOUD_EVENT = "cloud-event"
 UNWRAPPED_ROW = "unwrapped-row"
 UNKNOWN_OP = "unknown-op"
 NO_SEQUENCE = "no-sequence"
-WITHOUT_ENVELOPE = (NOT_JSON, REGISTRY_FRAME, CLOUD_EVENT, UNWRAPPED_ROW)
+TOO_LARGE = "too-large"
+WITHOUT_ENVELOPE = (NOT_JSON, REGISTRY_FRAME, CLOUD_EVENT, UNWRAPPED_ROW, TOO_LARGE)
 """Problems of values without an envelope: which of their parts are row images is unknown."""
 
 _YEARS_1_TO_9999 = -62_135_596_800_000, 253_402_300_799_999
@@ -162,7 +163,7 @@ def _projections(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...
     record, passed_on = [F.col(f.name) for f in RECORD.fields], [F.col(c) for c in also]
     envelope = _envelope(naming)
     steps = (
-        [*record, *passed_on, opened(F.col("value"), _value_type(naming)).alias("_json")],
+        [*record, *passed_on, opened(_limited(naming), _value_type(naming)).alias("_json")],
         *(_rewriting(naming, passed_on) if naming.may_have_other_forms else ()),
         [*record, *passed_on, *(column.alias(name) for name, column in envelope.items())],
         [
@@ -174,6 +175,11 @@ def _projections(naming: Naming, also: tuple[str, ...]) -> tuple[Projection, ...
         [*_event(naming), *passed_on],
     )
     return tuple(map(Projection, steps))
+
+
+def _limited(naming: Naming) -> Column:
+    """Returns the value; null if it is too large to be read."""
+    return F.when(F.length("value") <= naming.event_bytes, F.col("value"))
 
 
 def _rewriting(naming: Naming, passed_on: Sequence[Column]) -> list[list[Column]]:
@@ -235,7 +241,8 @@ def _event(naming: Naming) -> list[Column]:
         unordered = source_op.isin(*CHANGES) & ordered & number.isNull()
         in_sequence = position_in_sequence(number, source_op, F.col("offset"), F.col("partition"))
         event_position = F.when(ordered & number.isNotNull(), in_sequence).otherwise(event_position)
-    known = source_op.isin(*CHANGES, "t", "m", RESYNCED) & ~F.col("_corrupt") & ~unordered
+    too_large = F.length(value) > naming.event_bytes
+    known = source_op.isin(*CHANGES, "t", "m", RESYNCED) & ~F.col("_corrupt") & ~unordered & ~too_large
     op = F.when(F.col("_control"), CONTROL).when(value.isNull(), TOMBSTONE).when(known, source_op)
     return [
         *(_key().alias("key") if f.name == "key" else F.col(f.name) for f in RECORD.fields),
@@ -245,7 +252,7 @@ def _event(naming: Naming) -> list[Column]:
         _timestamp(source["ts_ms"]).alias("source_ts"),
         F.col("_wrapped").alias("wrapped"),
         F.when(F.col("_schema").isNotNull(), F.xxhash64("_schema")).alias("schema_id"),
-        F.when(op.isNull(), _problem(unordered)).alias("problem"),
+        F.when(op.isNull(), F.when(too_large, TOO_LARGE).otherwise(_problem(unordered))).alias("problem"),
         _ends_snapshot(source["snapshot"]).alias("ends_snapshot"),
         progress(source, source_op).alias("progress"),
         naming.origin(F.col("topic"), source).alias(ORIGIN),

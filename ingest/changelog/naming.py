@@ -11,6 +11,8 @@ from pyspark.sql import functions as F
 from ingest.changelog.forms import Form
 from ingest.changelog.origin import UNNAMED, TableNaming, origin
 
+EVENT_BYTES = 64 * 1024 * 1024
+"""The most bytes of a value, unless a pipeline's file says otherwise."""
 _READING_VERSION = 3
 """The version of this reading in `Naming.digest`. Raise it if the same records yield other events."""
 
@@ -21,7 +23,7 @@ class Naming:
 
     `topic_tables`: (topic, table) pairs. `sequences`: (table, column) pairs, the column that orders the table's changes
     if the source has no position. `names`: the form of the table names in both; bronze has `schema.table`. `forms`:
-    (topic, form) pairs of topics whose records don't tell it.
+    (topic, form) pairs of topics whose records don't tell it. `event_bytes`: the most bytes of a value that is read.
     """
 
     topic_tables: tuple[tuple[str, str], ...] = ()
@@ -30,6 +32,7 @@ class Naming:
     forms: tuple[tuple[str, Form], ...] = ()
     heartbeat_prefix: str = "__debezium-heartbeat"
     transaction_suffix: str = "transaction"
+    event_bytes: int = EVENT_BYTES
 
     @property
     def may_have_other_forms(self) -> bool:
@@ -49,6 +52,8 @@ class Naming:
         )
         if self.forms:
             text += f" forms={sorted((topic, str(form)) for topic, form in self.forms)!r}"
+        if self.event_bytes != EVENT_BYTES:
+            text += f" event_bytes={self.event_bytes}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def is_control(self, topic: Column, op: Column) -> Column:

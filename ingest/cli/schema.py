@@ -32,7 +32,8 @@ def schema(
     Example: ingest schema > conf/pipeline.schema.json
 
     The changes are those that the source's triggers have sent (`ingest connector ddl-trigger`), and what the schemas of
-    events show without them: ingest schema public.orders --pipeline shop
+    events show without them, each with what became of it by the pipeline's `schema:` policy: ingest schema
+    public.orders --pipeline shop
     """
     del debug
     if table is None:
@@ -59,8 +60,10 @@ def _plain(change: DefinitionChange) -> dict[str, Any]:
 
 
 def _show(table: str, changes: Sequence[DefinitionChange]) -> None:
-    shown = Table("changed at", "position", "change", "known by", "what to do", title=table)
+    shown = Table("changed at", "position", "change", "known by", "outcome", "what to do", title=table)
     for change in changes:
         at = "" if change.at is None else change.at.astimezone(UTC).isoformat()
-        shown.add_row(at, ":".join(map(str, change.position[:4])), change.text, change.origin, change.remedy or "")
+        outcome = str(change.outcome) + ("" if change.events is None else f": {change.events:,} events")
+        position = ":".join(map(str, change.position[:4]))
+        shown.add_row(at, position, change.text, change.origin, outcome, change.remedy or "")
     plain_console().print(shown)

@@ -22,6 +22,7 @@ from ingest.config.privacy import (
 )
 from ingest.config.properties import Properties, PropertiesField
 from ingest.config.retry import Retry
+from ingest.config.schema_changes import Limits, SchemaSettings
 from ingest.config.section import Section, Table, Text
 from ingest.config.source import SourceSettings
 from ingest.names import Lakehouse
@@ -60,6 +61,11 @@ class TableSettings(Personal):
         default=False,
         description="Keep all versions of the table's rows in a second table (SCD type 2), each with the times from "
         "which and until which it was valid. For a table with a key.",
+    )
+    schema_settings: SchemaSettings | None = Field(
+        default=None,
+        alias="schema",
+        description="What becomes of changes of the table, where it isn't as the pipeline's.",
     )
 
     @model_validator(mode="after")
@@ -134,6 +140,10 @@ class Pipeline(Section):
     tables: Mapping[Table, TableSettings] = Field(
         default={}, description="Settings of tables, only for what the changelog doesn't carry."
     )
+    schema_settings: SchemaSettings = Field(
+        default_factory=SchemaSettings, alias="schema", description="What becomes of changes of the source's tables."
+    )
+    limits: Limits = Field(default_factory=Limits)
     batch: BatchSettings = Field(default_factory=BatchSettings)
     retry: Retry = Field(default_factory=Retry)
     tombstones: TombstoneSettings = Field(default_factory=TombstoneSettings)

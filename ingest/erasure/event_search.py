@@ -31,7 +31,9 @@ class EventReferences:
         columns = reduce(lambda known, reader: known | dict(reader.columns), readers, dict(rules.columns))
         self._rules = replace(rules, columns=columns)
         self._table_schemas = {e.table_schema.table: e.table_schema for e in context.table_schemas.entries}
-        self._schemas = Schemas(rules.shredded.columns, rules.times_out_of_range)
+        self._schemas = Schemas(
+            rules.shredded.columns, rules.times_out_of_range, nesting_depth=rules.limits.nesting_depth
+        )
         versions = [entry.key_version for entry in context.ledger.requests().values()]
         self._indexes = [
             (r, index_of(context.spark, context.pipeline, r, context.table_schemas, context.keys, versions))

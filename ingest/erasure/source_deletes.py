@@ -96,7 +96,7 @@ def _deletes(spark: SparkSession, pipeline: Pipeline, keys: LedgerKeys, events: 
     """Yields table and last delete of each key: its keyed hash, its coordinates and position, and whether the position
     is the source's."""
     rules = rules_of(pipeline)
-    schemas = Schemas(rules.shredded.columns, rules.times_out_of_range)
+    schemas = Schemas(rules.shredded.columns, rules.times_out_of_range, nesting_depth=rules.limits.nesting_depth)
     table_schemas = TableSchemas(spark, pipeline.name, pipeline.layout, rules)
     groups = [g for g in groups_by_slice(events, F.lit(0)).get(0, []) if g.kind == CHANGE and g.problem is None]
     schemas.learn(events, groups)

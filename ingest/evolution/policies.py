@@ -147,3 +147,60 @@ def _common_sealed(in_table: Column | None, in_event: Column | None) -> Column |
     if joined is None or written != (in_event.wire.encoding, in_event.wire.digits, in_event.wire.elements):
         return None
     return replace(in_table, type=joined, wire=in_table.wire if joined == in_table.type else in_event.wire)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most columns of a table, the most that it gets on one day, and the most levels of a column's type."""
+
+    columns: int = 4096
+    new_columns_per_day: int = 500
+    nesting_depth: int = 64
+
+
+@dataclass(frozen=True)
+class Exceeded:
+    """A limit that a table's columns would exceed. `setting`: its name in a pipeline's file."""
+
+    setting: str
+    problem: str
+
+
+AddedColumns = tuple[tuple[str, int], ...]
+"""(day of the source's clock, number of columns that a table got on it) pairs, the newest days."""
+_DAYS = 3
+
+
+def added_columns(before: AddedColumns, day: str, number: int) -> AddedColumns:
+    """Returns the numbers of added columns with those of a day."""
+    counts = dict(before)
+    counts[day] = counts.get(day, 0) + number
+    return tuple(sorted(counts.items()))[-_DAYS:] if number else before
+
+
+def exceeded_limit(
+    before: Sequence[TableColumn] | None, after: Sequence[TableColumn], added: AddedColumns, limits: Limits
+) -> Exceeded | None:
+    """Returns the limit that a table's columns exceed by a change; None if there is none. `before`: its columns before;
+    None for a new table. `added`: numbers of added columns with those of the change."""
+    old = {column.name: column.type for column in before or ()}
+    if len(after) > max(limits.columns, len(old)):
+        problem = f"it would have {len(after):,} columns, and {limits.columns:,} are allowed"
+        return Exceeded("columns", problem)
+    most = max((count for _, count in added), default=0)
+    if before is not None and len(after) > len(old) and most > limits.new_columns_per_day:
+        problem = f"it would get {most:,} columns on one day, and {limits.new_columns_per_day:,} are allowed"
+        return Exceeded("new_columns_per_day", problem)
+    for column in after:
+        if old.get(column.name) != column.type and nesting_depth(column.type) > limits.nesting_depth:
+            problem = f"column {column.name!r} has more than {limits.nesting_depth:,} levels of arrays and structs"
+            return Exceeded("nesting_depth", problem)
+    return None
+
+
+def nesting_depth(type_: LogicalType) -> int:
+    """Returns the number of levels of a type; 0 for a scalar."""
+    levels, depth = [type_], 0
+    while levels := [element for one in levels for element in one.elements]:
+        depth += 1
+    return depth

@@ -3,8 +3,9 @@ is."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +31,7 @@ _SCHEMA = T.StructType(
         T.StructField("standing", T.StringType()),
         T.StructField("code", T.StringType()),
         T.StructField("reason", T.StringType()),
+        T.StructField("ignored", T.StringType()),
     ]
 )
 
@@ -106,15 +108,15 @@ class Accounts:
         commit. `waiting`: the shares of tables that are set aside.
 
         Raises Contended if another run has merged any of these batches."""
-        rows: list[dict[str, Any]] = [asdict(a) for a in accounts]
-        rows += [asdict(s.account) | {"standing": WAITS, "code": s.code, "reason": s.reason} for s in waiting]
+        rows = [_row(a) for a in accounts]
+        rows += [_row(s.account) | {"standing": WAITS, "code": s.code, "reason": s.reason} for s in waiting]
         self._append(after, through_batch, rows, TxnVersion(self._application, through_batch, after=after))
 
     def catch_up(self, after: int, through_batch: int, change: Account) -> None:
         """Records that a table that was set aside has merged its share of these capture batches. `change`: the
         correction of the accounts. Raises Contended if another run has caught up with any of these batches."""
         version = TxnVersion(self._application_of(change.table), through_batch, after=after)
-        self._append(after, through_batch, [asdict(change) | {"standing": CAUGHT_UP}], version)
+        self._append(after, through_batch, [_row(change) | {"standing": CAUGHT_UP}], version)
 
     def begun_slice(self, after: int, table: str | None = None) -> int | None:
         """Returns the last batch of the slice after `after` that a run has begun; None if none has. `table`: the slice
@@ -150,11 +152,24 @@ class Accounts:
         file = write_ready_file(self._spark, self._table.path, [batch | row for row in rows], _SCHEMA)
         summary = {"batch": through_batch, "accounts": [{c: row[c] for c in ("table", *COUNTS)} for row in rows]}
         options: dict[str, Any] = {"ready": [file], "user_metadata": summary, "txn_version": version}
+        # The table may be older than some columns.
         if any("standing" in row for row in rows) and self._table.property(_SETS_ASIDE) is None:
-            # The table may be older than these columns.
             options |= {"columns": _SCHEMA, "properties": {_SETS_ASIDE: "true"}}
+        elif any(row["ignored"] for row in rows) and "ignored" not in self._table.rows().columns:
+            options |= {"columns": _SCHEMA}
         # Other pipelines write to this table too.
         retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, None, **options)
+
+    def ignored(self, table: str) -> dict[str, int]:
+        """Returns changes of a table → the number of events that they had no effect on."""
+        if not self._table.exists():
+            return {}
+        counts = F.from_json("ignored", "map<string,bigint>")
+        found = self.rows().where(F.col("table") == table).select(F.explode(counts).alias("change", "events"))
+        # A row per change.
+        return {
+            r["change"]: r["events"] for r in found.groupBy("change").agg(F.sum("events").alias("events")).collect()
+        }
 
     def set_aside(self) -> dict[str, SetAside]:
         """Returns the tables that are set aside, by name."""
@@ -192,7 +207,8 @@ class Accounts:
         """Returns the sum of a table's accounts in the slices of these capture batches."""
         inside = (F.col("after_batch") >= after) & (F.col("upto_batch") <= through_batch) & (F.col("table") == table)
         row = self.rows().where(inside).agg(*(F.sum(c).alias(c) for c in COUNTS)).first()
-        return Account(table, *((row[c] if row else None) or 0 for c in COUNTS))
+        counts: dict[str, Any] = {c: (row[c] if row else None) or 0 for c in COUNTS}
+        return Account(table, **counts)
 
     def _waiting(self) -> DataFrame:
         """Returns the waiting shares with `done`: the last batch with which their table has caught up."""
@@ -219,3 +235,13 @@ class Accounts:
         return compaction.compact(
             self._table, files, lambda due: self._table.rows_in(due).coalesce(1).sortWithinPartitions("upto_batch")
         )
+
+
+def _row(account: Account) -> dict[str, Any]:
+    """Returns the columns of an account."""
+    ignored = {change: int(events) for change, events in account.ignored}
+    return {
+        "table": account.table,
+        **{c: getattr(account, c) for c in COUNTS},
+        "ignored": json.dumps(ignored, ensure_ascii=False) if ignored else None,
+    }

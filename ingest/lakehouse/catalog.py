@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -23,7 +23,9 @@ from ingest.errors import ConfigError
 from ingest.evolution.definition import Version
 from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives
+from ingest.evolution.policies import AddedColumns
 from ingest.evolution.revisions import ColumnRevision, altered_columns
+from ingest.evolution.schema_policy import Accepted
 from ingest.evolution.seen_versions import stored_version
 from ingest.lakehouse.schema_json import column_from_json, column_to_json, versions_from_json, versions_to_json
 from ingest.merge.table_schema import TableSchema
@@ -42,9 +44,10 @@ _SCHEMA = T.StructType(
         T.StructField("origin", T.StringType()),
         T.StructField("versions", T.StringType()),
         T.StructField("former_keys", T.StringType()),
+        T.StructField("added_columns", T.StringType()),
     ]
 )
-_ADDED = ("origin", "versions", "former_keys")
+_ADDED = ("origin", "versions", "former_keys", "added_columns")
 """Columns that a catalog of an older version lacks."""
 
 
@@ -66,11 +69,17 @@ class CatalogEntry:
     """True if the tables take the revision over after it was recorded; False if an older version of this package wrote
     the entry, which changed the tables first."""
     former_keys: tuple[tuple[str, ...], ...] = ()
+    added_columns: AddedColumns = ()
 
     @cached_property
     def lives(self) -> Lives:
         """The lives of the columns: without versions, all that the table has."""
         return lives(self.versions or {stored_version(self.table_schema.columns)})
+
+    @property
+    def accepted(self) -> Accepted:
+        """The changes of the table that were decided by now."""
+        return Accepted(self.table_schema.columns, self.versions, (self.table_schema.key, *self.former_keys))
 
     @cached_property
     def required_key(self) -> tuple[str, ...]:
@@ -176,6 +185,7 @@ class Catalog:
             # Never null: that is an entry of an older version.
             "versions": versions_to_json(entry.versions - known),
             "former_keys": json.dumps(entry.former_keys, ensure_ascii=False) if entry.former_keys else None,
+            "added_columns": json.dumps(entry.added_columns) if entry.added_columns else None,
         }
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._commit_lock:
@@ -193,5 +203,6 @@ def _entry(row: Row, versions: frozenset[Version]) -> CatalogEntry:
     columns = tuple(map(column_from_json, json.loads(row["columns"])))
     table_schema = TableSchema(row.table, tuple(row.primary_key), columns, row.revision)
     topics, origin, is_intent = tuple(row.topics), row.origin or "", row.versions is not None
-    former = tuple(map(tuple, json.loads(row.former_keys or "[]")))
-    return CatalogEntry(row.pipeline, row.path, table_schema, row.revision, topics, origin, versions, is_intent, former)
+    former, added = (tuple(map(tuple, json.loads(text or "[]"))) for text in (row.former_keys, row.added_columns))
+    entry = CatalogEntry(row.pipeline, row.path, table_schema, row.revision, topics, origin, versions, is_intent)
+    return replace(entry, former_keys=former, added_columns=added)

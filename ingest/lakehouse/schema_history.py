@@ -1,4 +1,5 @@
-"""The messages of the source's triggers about definitions of tables, as they were captured (`system/schemas`).
+"""The messages of the source's triggers about definitions of tables, as they were captured (`system/schemas`), and what
+became of changes that were not just applied (`system/schema-outcomes`).
 
 A row per message: its table, its position, the content, and the source's time of the command. They hold names, types
 and defaults of columns, and nothing of a row. A slice that is merged again adds its messages again: equal ones count
@@ -7,7 +8,9 @@ once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,9 +20,12 @@ from pyspark.sql import types as T
 from ingest.changelog.ddl_message import ddl_content
 from ingest.changelog.position import POSITION
 from ingest.delta import delta_table
+from ingest.delta.conflict_retry import DELTA_CONFLICTS, retry_on_conflict
 from ingest.errors import ChangelogUnusable
 from ingest.evolution.ddl_version import ddl_version
 from ingest.evolution.definition import Place, Version
+from ingest.evolution.schema_policy import Outcome
+from ingest.spark.local_rows import local_rows
 
 _SCHEMA = T.StructType(
     [
@@ -28,6 +34,18 @@ _SCHEMA = T.StructType(
         T.StructField("position", T.ArrayType(T.LongType())),
         T.StructField("source_ts", T.TimestampType()),
         T.StructField("content", T.StringType()),
+    ]
+)
+
+_OUTCOMES_SCHEMA = T.StructType(
+    [
+        T.StructField("pipeline", T.StringType()),
+        T.StructField("table", T.StringType()),
+        T.StructField("position", T.ArrayType(T.LongType())),
+        T.StructField("kind", T.StringType()),
+        T.StructField("column", T.StringType()),
+        T.StructField("outcome", T.StringType()),
+        T.StructField("text", T.StringType()),
     ]
 )
 
@@ -91,6 +109,45 @@ class SchemaHistory:
     def _rows(self) -> DataFrame:
         rows = self._table.rows() if self._table.exists() else self._spark.createDataFrame([], _SCHEMA)
         return rows.where(F.col("pipeline") == self._pipeline)
+
+
+@dataclass(frozen=True)
+class RecordedOutcome:
+    """What became of a change. `position`: where events first showed it. `column`: empty if it is about the table.
+    `text`: the change in a few words."""
+
+    position: Place
+    kind: str
+    column: str
+    outcome: Outcome
+    text: str
+
+
+class SchemaOutcomes:
+    """The changes of one pipeline's tables that were not just applied."""
+
+    def __init__(self, spark: SparkSession, path: str, pipeline: str) -> None:
+        self._spark = spark
+        self._table = delta_table.Table(spark, path)
+        self._pipeline = pipeline
+        # Tables are merged in parallel; two first appends would both create the table.
+        self._commit_lock = threading.Lock()
+
+    def add(self, table: str, found: Sequence[RecordedOutcome]) -> None:
+        """Appends outcomes of one table."""
+        rows = [asdict(one) | {"pipeline": self._pipeline, "table": table} for one in found]
+        frame = local_rows(self._spark, rows, _OUTCOMES_SCHEMA)
+        with self._commit_lock:
+            retry_on_conflict(DELTA_CONFLICTS)(self._table.commit, frame, properties=delta_table.NO_STATISTICS)
+
+    def of_table(self, table: str) -> list[RecordedOutcome]:
+        """Returns the outcomes of a table, by position, each once."""
+        if not self._table.exists():
+            return []
+        rows = self._table.rows().where((F.col("pipeline") == self._pipeline) & (F.col("table") == table))
+        found = rows.select("position", "kind", "column", "outcome", "text").distinct().collect()  # a row per change
+        outcomes = (RecordedOutcome(tuple(r[0]), r[1], r[2], Outcome(r[3]), r[4]) for r in found)
+        return sorted(outcomes, key=lambda one: (one.position, one.kind, one.column))
 
 
 def _told(content: str, since: Place, at: datetime | None) -> ToldVersion:

@@ -20,6 +20,7 @@ def versions_to_json(versions: Collection[Version]) -> str:
         places.setdefault(version.definition, []).append(version.since)
     found = [
         {"at": sorted(at), "columns": [_defined_to_json(c) for c in definition.columns]}
+        | ({"partial": True} if definition.is_partial else {})
         for definition, at in places.items()
     ]
     return json.dumps(sorted(found, key=lambda one: one["at"]), ensure_ascii=False)
@@ -31,7 +32,8 @@ def versions_from_json(texts: Iterable[str | None]) -> frozenset[Version]:
     return frozenset(
         Version(tuple(at), definition, Origin.SEEN)
         for one in found
-        for definition in (Definition(tuple(map(_defined_from_json, one["columns"]))),)
+        for columns in (tuple(map(_defined_from_json, one["columns"])),)
+        for definition in (Definition(columns, is_partial=one.get("partial", False)),)
         for at in one["at"]
     )
 

@@ -26,6 +26,7 @@ from ingest.changelog.envelope import (
     NOT_JSON,
     REGISTRY_FRAME,
     TOMBSTONE,
+    TOO_LARGE,
     UNKNOWN_OP,
     UNWRAPPED_ROW,
 )
@@ -62,6 +63,8 @@ _REASONS = {
     UNWRAPPED_ROW: "the value is a row without an envelope, and nothing names its table: name it in the pipeline's "
     "file (source: {topic_tables: {TOPIC: TABLE}}), or let ExtractNewRecordState add it (add.fields: schema,table)",
     UNKNOWN_OP: "the event has no op that is known (c, u, d, r, t, m)",
+    TOO_LARGE: "the value has more bytes than limits: {event_bytes: ...} allows: raise it, then read the topic again "
+    "with ingest backfill",
     NO_SEQUENCE: "neither image holds a whole number in the column that orders the table",
 }
 _TABLES_AT_ONCE = 4

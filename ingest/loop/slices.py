@@ -64,7 +64,9 @@ class Slices:
         self._table_schemas = table_schemas
         self._slice_events = slice_events
         self._group_stats: dict[tuple[int, int], list[Group]] = {}
-        self.schemas = Schemas(rules.shredded.columns, rules.times_out_of_range, rules.columns_as_stored)
+        self.schemas = Schemas(
+            rules.shredded.columns, rules.times_out_of_range, rules.columns_as_stored, rules.limits.nesting_depth
+        )
 
     def end(self, after: int, last: int) -> int:
         """Returns the last batch of the slice after the batch `after`; at most `last`."""

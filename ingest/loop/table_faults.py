@@ -15,7 +15,7 @@ _CODES: tuple[tuple[type[IngestError], str], ...] = (
     (ConfigError, SETTINGS),
     (LakehouseDamaged, DAMAGED),
 )
-_UNEXPECTED = (*JAVA_ERRORS, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_UNEXPECTED = (*JAVA_ERRORS, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Failures of unforeseen causes that a table's data or schema may lead to."""
 FAULTS = (IngestError, *_UNEXPECTED)
 """Errors that may be a table's fault. All others stop a run."""

@@ -91,6 +91,14 @@ class TableMerge:
 
     @checkpoint_scope()
     def merge(self, batch: TableBatch, schemas: Schemas) -> Account:
+        """Merges the events that the table's schema policy admits, and returns the account of all."""
+        policies, entry = self.table_schemas.policies, self.table_schemas.revisions.get(batch.table)
+        if not policies.is_created(batch.table, entry):
+            return policies.not_created(batch)
+        batch, account = policies.without_truncates(batch)
+        return account if batch.is_empty else account + self._merge_own(batch, schemas)
+
+    def _merge_own(self, batch: TableBatch, schemas: Schemas) -> Account:
         """Merges the events of the table's own server and database, quarantines those of others, and returns the
         account of all."""
         owned = self.table_schemas.owned_batch(batch)
@@ -125,13 +133,15 @@ class TableMerge:
                 return Account(**commits.silver.user_metadata[_ACCOUNT])
             stored = replace(stored, pending_commit=None if commits.pending is None else commits.pending.version)
         truncation = self._emptied.truncation(batch, stored)
+        ignored = self.table_schemas.policies.ignored(batch.table, incoming, table_schema)
         if table_schema is None:
             key, names = self.table_schemas.key(batch), self.table_schemas.names(batch.table)
             reason = why_no_schema(batch.table, key, incoming, names, self._rules)
             quarantined = self._refusals.of_all_changes(batch, refused, reason)
             return Account(batch.table, read, truncation.applied, read - truncation.applied - quarantined, quarantined)
         quarantined = self._refusals.of_groups(batch, refused)
-        readable = [(group, columns) for group, columns in incoming if group not in refused]
+        admitted = self.table_schemas.policies.admitted(batch.table, incoming, table_schema)
+        readable = [(group, columns) for group, columns in admitted if group not in refused]
         if not table_schema.key:
             batch = replace(batch, events=self._deliveries.without_duplicates(batch))
         arrived, lives = self.table_schemas.arrived(batch.table), self.table_schemas.lives(batch.table)
@@ -146,7 +156,7 @@ class TableMerge:
                 if carried is None
                 else reconcile_several_keys(changes, self.table_schemas.keys(batch.table, carried), stored, truncation)
             )
-        before = Account(batch.table, read, truncation.applied, quarantined=quarantined)
+        before = Account(batch.table, read, truncation.applied, quarantined=quarantined, ignored=ignored)
         account = self._account(batch, before, changeset)
         if stored.row_history is not None:
             has_resyncs = truncation.resynced is not None
@@ -191,7 +201,8 @@ class TableMerge:
         `before`: what is accounted for already. `changeset`: None where nothing can change."""
         applied = before.applied + (changeset.applied if changeset else 0)
         quarantined = before.quarantined + (changeset.quarantined if changeset else 0)
-        account = Account(batch.table, before.read, applied, before.read - applied - quarantined, quarantined)
+        superseded = before.read - applied - quarantined
+        account = Account(batch.table, before.read, applied, superseded, quarantined, ignored=before.ignored)
         commits = self._unfinished.of(batch)
         if commits.silver is None:
             return account

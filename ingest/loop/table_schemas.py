@@ -9,6 +9,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from ingest.batches.change_policies import ChangePolicies
 from ingest.batches.group_stats import CHANGE, Group
 from ingest.batches.key_split import have_schema, tombstone_keys
 from ingest.batches.rules import Rules
@@ -27,6 +28,7 @@ from ingest.evolution.policies import ColumnConflict, EqualNames, IncompatibleTy
 from ingest.evolution.seen_versions import seen_definition
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.rekeying import newest_position
+from ingest.lakehouse.schema_history import SchemaOutcomes
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
@@ -48,6 +50,7 @@ class TableSchemas:
         self._wire: dict[str, tuple[Column, ...]] = {}
         self._keys: dict[str, tuple[int, tuple[str, ...] | None]] = {}
         self._seen = SeenVersions()
+        self.policies = ChangePolicies(rules, SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline))
 
     @property
     def entries(self) -> list[CatalogEntry]:
@@ -158,11 +161,12 @@ class TableSchemas:
         has no key or columns yet; and the groups that it refuses. `origin`: the table's server and database."""
         self.revisions.bring_up(batch.table, stored)
         entry = self.revisions.get(batch.table)
-        columns = entry.table_schema.columns if entry else ()
+        known_schema = entry.table_schema if entry else None
+        columns = known_schema.columns if known_schema else ()
         refused: Refused = {}
         retyped: dict[Group, tuple[IncompatibleType, ...]] = {}
         spelling, key = self._rules.spelling(batch.table), self.key(batch)
-        for group, arrived in incoming:
+        for group, arrived in self.policies.admitted(batch.table, incoming, known_schema):
             names = spelling.table_names(key or (), (c.name for c in columns)).values()
             outcome = evolve(columns, arrived, spelling, group.schema_id is not None, names)
             columns = outcome.columns
@@ -192,6 +196,7 @@ class TableSchemas:
         for group, types in retyped.items():
             if unknown := unreadable(types, new.lives, group.first_position, group.last_position):
                 refused[group] = unknown
+        new = self.policies.decided(batch, incoming, entry, new, shown)
         if entry is None or new != replace(entry, revision=0, path=new.path, is_intent=True):
             entry = self.revisions.record(entry, new, stored)
         return entry.table_schema, refused
@@ -200,10 +205,13 @@ class TableSchemas:
         """Returns the definition of events with these columns; None if the table can't have them, or has not got them
         yet: another reader's events that are not merged."""
         spelling = self._rules.spelling(table_schema.table)
+        columns = self.policies.definition_columns(table_schema.table, columns, table_schema.names)
         if evolve(table_schema.columns, columns, spelling, retypes=True, key=table_schema.key).conflicts:
             return None
         names = spelling.table_names([c.name for c in columns], table_schema.names)
-        return seen_definition(columns, names) if {*names.values()} <= {*table_schema.names} else None
+        if not {*names.values()} <= {*table_schema.names}:
+            return None
+        return self.policies.as_kept(table_schema.table, seen_definition(columns, names), table_schema.key)
 
     def _entry(self, table: str) -> CatalogEntry:
         """Returns the entry of a table that has one."""

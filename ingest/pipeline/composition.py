@@ -20,7 +20,10 @@ from ingest.changelog.forms import Form
 from ingest.changelog.naming import Naming
 from ingest.changelog.origin import TableNaming
 from ingest.config import Archive, Pipeline
+from ingest.config.schema_changes import SchemaSettings
 from ingest.errors import ConfigError
+from ingest.evolution.policies import Limits
+from ingest.evolution.schema_policy import OnChange, SchemaPolicy
 from ingest.lakehouse.accounts import SetAside
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.registered_schemas import RegisteredSchemas
@@ -50,6 +53,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         transaction_suffix=source.debezium.topic_transaction,
         sequences=tuple((t, s.sequence) for t, s in pipeline.tables.items() if s.sequence is not None),
         names=TableNaming(source.table_names, frozenset(source.topic_tables)),
+        event_bytes=pipeline.limits.event_bytes,
     )
     keys = {t: s.primary_key for t, s in pipeline.tables.items() if s.primary_key is not None}
     return Rules(
@@ -76,7 +80,22 @@ def rules_of(pipeline: Pipeline) -> Rules:
         stops_at_two_partitions=source.keys_in_two_partitions == "stop",
         times_out_of_range=OutOfRange(source.times_out_of_range),
         tuning=pipeline.tuning,
+        policy=policy_of(pipeline.schema_settings),
+        policies={
+            t: policy_of(pipeline.schema_settings.of_table(s.schema_settings))
+            for t, s in pipeline.tables.items()
+            if s.schema_settings is not None
+        },
+        limits=Limits(
+            *(getattr(pipeline.limits, name) for name in ("columns", "new_columns_per_day", "nesting_depth"))
+        ),
     )
+
+
+def policy_of(settings: SchemaSettings) -> SchemaPolicy:
+    """Returns the policy that settings describe."""
+    include = None if settings.include is None else frozenset(settings.include)
+    return SchemaPolicy(OnChange(settings.on_change), include, frozenset(settings.exclude))
 
 
 def source_of(pipeline: Pipeline) -> KafkaSource:

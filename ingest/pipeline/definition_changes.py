@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pyspark.sql import SparkSession
@@ -22,11 +22,13 @@ from ingest.evolution.changes import (
     RenameTable,
     SchemaChange,
 )
-from ingest.evolution.definition import ColumnDefinition, Fill, FillKind, Place, Version
+from ingest.evolution.definition import ColumnDefinition, Fill, FillKind, Origin, Place, Version
 from ingest.evolution.lives import lives
+from ingest.evolution.schema_policy import Outcome, changed_column
 from ingest.evolution.tables import versions_by_name
+from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.catalog import Catalog
-from ingest.lakehouse.schema_history import SchemaHistory, ToldVersion
+from ingest.lakehouse.schema_history import RecordedOutcome, SchemaHistory, SchemaOutcomes, ToldVersion
 from ingest.names import Lakehouse, nearest
 from ingest.values.postgres_cast import Known, is_kept, known_values
 
@@ -44,6 +46,9 @@ class DefinitionChange:
         text: what changed.
         origin: how it is known.
         remedy: what to do if values of older rows, or the definition, are known to the source only.
+        column: the name of the column before the change; empty if it is about the table.
+        outcome: what became of the change.
+        events: the number of events on which a change had no effect; None if it was not ignored.
     """
 
     position: Place
@@ -52,6 +57,9 @@ class DefinitionChange:
     text: str
     origin: str
     remedy: str | None = None
+    column: str = ""
+    outcome: str = Outcome.APPLIED
+    events: int | None = None
 
 
 def table_changes(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, table: str) -> list[DefinitionChange]:
@@ -63,7 +71,28 @@ def table_changes(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, tabl
         remedy = nearest(table, {*entries, *told}, "see its tables with: ingest status PIPELINE")
         raise ConfigError(f"pipeline {pipeline} knows no definition of table {table}", remedy)
     messages = with_renames(told).get(table, [])
-    return definition_changes(messages, entries[table].versions if table in entries else ())
+    found = definition_changes(messages, entries[table].versions if table in entries else ())
+    outcomes = SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline).of_table(table)
+    return with_outcomes(found, outcomes, Accounts(spark, lakehouse.accounts, pipeline).ignored(table))
+
+
+def with_outcomes(
+    changes: Sequence[DefinitionChange], outcomes: Sequence[RecordedOutcome], ignored: Mapping[str, int]
+) -> list[DefinitionChange]:
+    """Returns the changes with what became of each, and those of which nothing is in the definition, by position.
+    `ignored`: change → number of events on which it had no effect."""
+    recorded = {(one.position, one.kind, one.column): one for one in outcomes}
+    found = []
+    for change in changes:
+        one = recorded.pop((change.position, change.kind, change.column), None)
+        # A change that was refused once and is in the definition now was allowed since.
+        found.append(replace(change, outcome=one.outcome) if one and one.outcome is not Outcome.REFUSED else change)
+    for one in recorded.values():
+        known_by, count = Origin.SEEN.value, ignored.get(f"{one.kind} {one.column}".rstrip())
+        found.append(
+            DefinitionChange(one.position, None, one.kind, one.text, known_by, None, one.column, one.outcome, count)
+        )
+    return sorted(found, key=lambda change: change.position)
 
 
 def with_renames(told: Mapping[str, Sequence[ToldVersion]]) -> dict[str, list[ToldVersion]]:
@@ -96,8 +125,8 @@ def definition_changes(messages: Sequence[ToldVersion], seen: Collection[Version
         found.append(DefinitionChange(first.since, times.get(first.since), "first", text, first.origin.value))
     for placed in lives(versions).changes:
         at, kind, text = times.get(placed.at), placed.change.kind, change_text(placed.change)
-        remedy = _remedy(placed.change)
-        found.append(DefinitionChange(placed.at, at, kind, text, placed.origin.value, remedy))
+        remedy, column = _remedy(placed.change), changed_column(placed.change)
+        found.append(DefinitionChange(placed.at, at, kind, text, placed.origin.value, remedy, column))
     return sorted(found, key=lambda change: change.position)
 
 

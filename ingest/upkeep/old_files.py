@@ -22,7 +22,7 @@ def every_table(spark: SparkSession, pipeline: Pipeline) -> list[str]:
 
 def tables_without_rows(layout: Lakehouse) -> list[str]:
     """Returns the tables that hold nothing of a source's rows, so that they are no places of an erasure."""
-    of_schemas = [layout.tables, layout.schemas, layout.registered_schemas]
+    of_schemas = [layout.tables, layout.schemas, layout.registered_schemas, layout.schema_outcomes]
     return [*of_schemas, layout.accounts, layout.backfills, layout.ledger, layout.history_facts]
 
 

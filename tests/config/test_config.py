@@ -347,3 +347,32 @@ def test_schema_refuses_unknown_keys() -> None:
 def test_loading_a_pipeline_needs_no_spark() -> None:
     code = "import sys, ingest.config; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0
+
+
+def test_a_table_overrides_single_keys_of_the_pipelines_schema_policy(write: Write) -> None:
+    text = (
+        "schema: {on_change: lenient, exclude: [truncate.table]}\n"
+        "tables:\n  public.a: {schema: {on_change: fail}}\n  public.b: {schema: {exclude: []}}\n"
+    )
+    pipeline = load(write(with_source("topics: [shop.public.a]", text)), {})
+    policies = {
+        name: pipeline.schema_settings.of_table(table.schema_settings) for name, table in pipeline.tables.items()
+    }
+    assert [(one.on_change, one.exclude) for one in policies.values()] == [
+        ("fail", ("truncate.table",)),
+        ("lenient", ()),
+    ]
+    assert pipeline.schema_settings.of_table(None) == pipeline.schema_settings
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("schema: {on_change: guess}\n", "evolve"),
+        ("schema: {exclude: [drop.colum]}\n", "drop.column"),
+        ("limits: {columns: 0}\n", "columns"),
+        ("limits: {nesting_depth: 1000}\n", "nesting_depth"),
+    ],
+)
+def test_unknown_policies_and_limits_are_refused(write: Write, text: str, word: str) -> None:
+    assert word in str(refusal(write(with_source("topics: [shop.public.a]", text))))

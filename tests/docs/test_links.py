@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from ingest.batches.table_owner import OTHER_DATABASE
-from ingest.changelog.envelope import CLOUD_EVENT, NO_SEQUENCE, NOT_JSON, REGISTRY_FRAME, UNKNOWN_OP, UNWRAPPED_ROW
+from ingest.changelog.envelope import (
+    CLOUD_EVENT,
+    NO_SEQUENCE,
+    NOT_JSON,
+    REGISTRY_FRAME,
+    TOO_LARGE,
+    UNKNOWN_OP,
+    UNWRAPPED_ROW,
+)
 from ingest.changelog.refusal import NO_IMAGE, NO_KEY, PARTIAL, UNDECODABLE
 from ingest.cli.commands import app
 from ingest.config import json_schema
@@ -65,7 +73,7 @@ def test_named_source_files_exist() -> None:
 def test_quarantine_codes_are_documented() -> None:
     text = (ROOT / "docs" / "data-engineer" / "errors.md").read_text(encoding="utf-8")
     codes = {
-        *(NOT_JSON, REGISTRY_FRAME, CLOUD_EVENT, UNWRAPPED_ROW, UNKNOWN_OP, NO_SEQUENCE),
+        *(NOT_JSON, REGISTRY_FRAME, CLOUD_EVENT, UNWRAPPED_ROW, UNKNOWN_OP, NO_SEQUENCE, TOO_LARGE),
         *(NO_KEY, NO_IMAGE, UNDECODABLE, PARTIAL, OLDER_THAN_HORIZON, OTHER_DATABASE, OLD_OR_NEW, SET_ASIDE),
         *("incompatible-type", "reserved-name", "columns-alike"),
     }
