@@ -17,6 +17,7 @@ from ingest.errors import ChangelogUnusable, Unreachable
 from ingest.sources.contract import Offsets
 from ingest.sources.kafka_properties import librdkafka_properties
 from ingest.sources.registry import SchemaRegistry
+from ingest.values.columns import Column
 
 _ENVELOPE = frozenset({"op", "before", "after", "source", "specversion", "ts_ms", "status"})
 """Names of which a row without an envelope has none."""
@@ -28,13 +29,16 @@ _TIMEOUT_SECONDS = 20.0
 @dataclass(frozen=True)
 class RecordShape:
     """A table's columns and key in a record. `types`: column → logical type, only where the record carries its
-    schema."""
+    schema. `fields`: the columns of the newest record with a schema, of which `at` is the source's time in
+    milliseconds."""
 
     topic: str
     table: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     types: Mapping[str, str] = field(default_factory=dict)
+    fields: tuple[Column, ...] = field(default=(), compare=False)
+    at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -114,8 +118,9 @@ def newest_shapes(
         shape = shape_of(topic, *described, topic_tables.get(topic), table_names)
         if isinstance(shape, RecordShape):
             before = shapes.get((topic, shape.table), shape)
+            newest = shape if shape.at >= before.at else before
             columns = tuple(dict.fromkeys((*before.columns, *shape.columns)))
-            shapes[topic, shape.table] = replace(shape, columns=columns)
+            shapes[topic, shape.table] = replace(newest, columns=columns)
         elif shape is not None:
             unread[topic] = shape
     known = {topic for topic, _ in shapes}
@@ -182,9 +187,11 @@ def shape_of(
     row = payload.get("after") or payload.get("before")
     if not isinstance(row, dict):
         return None
-    types = _types(document.get("schema")) if wrapped else {}
+    columns = _columns(document.get("schema")) if wrapped else ()
     named = table or _table_name(source, table_names) or topic
-    return RecordShape(topic, named, tuple(types or row), _key(key), types)
+    types = {column.name: str(column.type) for column in columns}
+    at = source.get("ts_ms") or payload.get("ts_ms")
+    return RecordShape(topic, named, tuple(types or row), _key(key), types, columns, at if isinstance(at, int) else 0)
 
 
 def _rewritten(document: dict[str, Any], table: str | None) -> dict[str, Any]:
@@ -228,16 +235,16 @@ def _without_op(topic: str, payload: Mapping[str, Any]) -> UnreadableTopic | Non
     return UnreadableTopic(topic, "rows without an envelope, whose table nothing names: name it in source.topic_tables")
 
 
-def _types(schema: Any) -> dict[str, str]:
-    """Returns column → logical type from the schema of the envelope's `after`; empty if there is none."""
+def _columns(schema: Any) -> tuple[Column, ...]:
+    """Returns the columns from the schema of the envelope's `after`; empty if there is none."""
     fields = schema.get("fields", ()) if isinstance(schema, dict) else ()
     image = next((one for one in fields if one.get("field") == "after"), None)
     if image is None:
-        return {}
+        return ()
     try:
-        return {column.name: str(column.type) for column in columns_of(image)}
+        return columns_of(image)
     except ChangelogUnusable:
-        return {}
+        return ()
 
 
 def _key(key: bytes) -> tuple[str, ...]:

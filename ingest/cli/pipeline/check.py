@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ingest.cli.pipeline.live import connector_lines, live_state, live_table, risk_table
+from ingest.cli.pipeline.live import change_lines, connector_lines, live_state, live_table, risk_table
 from ingest.cli.pipeline.plan import plan, plan_table
 from ingest.cli.printing import plain_console
 from ingest.config import json_schema_text, load
 from ingest.errors import EXIT_DIFFERS, ConfigError, SourceRefused
+from ingest.evolution.schema_policy import Outcome
 from ingest.sources.declarations import contradictions
 
 
@@ -29,7 +30,8 @@ def check(
     """Check a pipeline file and show what it will read and write, without running it.
 
     Exits with 2 if the file is invalid. With --live also if the connector has
-    failed, and with 1 if one of its settings loses data.
+    failed, and with 1 if one of its settings loses data, or if the schema
+    policy will refuse a change of a table that the newest events show.
 
     Example: ingest check claims --live
     """
@@ -54,7 +56,8 @@ def check(
     if live:
         _require_none(pipeline, composed["live"]["problems"])
         _require_running(composed["live"]["connector"])
-        if any(risk["loses"] and not risk["accepted"] for risk in composed["live"]["risks"]):
+        loses = any(risk["loses"] and not risk["accepted"] for risk in composed["live"]["risks"])
+        if loses or any(change["outcome"] == Outcome.REFUSED for change in composed["live"]["changes"] or ()):
             raise typer.Exit(EXIT_DIFFERS)
 
 
@@ -83,5 +86,7 @@ def _show_live(live: dict[str, Any]) -> None:
         typer.echo(line)
     if live["risks"]:
         console.print(risk_table(live))
+    for line in change_lines(live):
+        typer.echo(line)
     for note in live["notes"]:
         typer.echo(f"{note} (or it was dropped)")

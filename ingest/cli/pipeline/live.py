@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,11 +15,12 @@ from ingest.config.source import SourceSettings
 from ingest.connector import Connectors, ReaderSettings, Risk, risks, topic_risks, version_risks
 from ingest.connector.recipe import POSTGRES_CLASS
 from ingest.errors import SourceRefused
+from ingest.pipeline.pending_changes import known_tables, pending_changes
 from ingest.sources.captured import captured_offsets, is_remote
 from ingest.sources.declarations import mismatches, unseen_columns
 from ingest.sources.kafka import message_topics
 from ingest.sources.kafka_admin import KafkaAdmin, lag
-from ingest.sources.newest_events import RegistryLookup, newest_shapes
+from ingest.sources.newest_events import RecordShape, RegistryLookup, UnreadableTopic, newest_shapes
 from ingest.sources.registry import SchemaRegistry
 
 _NO_TRIGGERS = Risk(
@@ -36,7 +38,8 @@ def live_state(pipeline: Pipeline) -> dict[str, Any]:
     `captured` and `lag` are None unless `bronze` is "read"; it is "absent" before the first capture and "remote" in an
     object store. `connector` is None if the file names none. `risks` are settings of the connector and of topics that
     lose data; `problems` are declarations of the file that the newest events contradict, `notes` those that may be
-    outdated. Raises SourceRefused and Unreachable.
+    outdated. `changes` are those of tables that the newest events show and that are not merged yet, with what becomes
+    of them; None for a catalog in an object store. Raises SourceRefused and Unreachable.
     """
     admin = KafkaAdmin(pipeline.source.kafka)
     tables = admin.topics(pipeline.source.topics, pipeline.source.changelog_pattern)
@@ -71,9 +74,15 @@ def live_state(pipeline: Pipeline) -> dict[str, Any]:
             asdict(risk) | {"accepted": risk.setting in accepted}
             for risk in (*connector_risks, *_topic_risks(admin, topics))
         ],
+        "changes": None if remote else _pending(pipeline, shapes),
         "problems": mismatches(pipeline, shapes),
         "notes": unseen_columns(pipeline, shapes),
     }
+
+
+def _pending(pipeline: Pipeline, shapes: Sequence[RecordShape | UnreadableTopic]) -> list[dict[str, Any]]:
+    known = known_tables(pipeline.layout.tables, pipeline.name)
+    return [asdict(change) for change in pending_changes(pipeline, shapes, known)]
 
 
 def _registered(source: SourceSettings) -> RegistryLookup | None:
@@ -180,6 +189,15 @@ def risk_table(live: dict[str, Any]) -> Table:
         weight = "accepted" if risk["accepted"] else "loses data" if risk["loses"] else "note"
         shown.add_row(f"{risk['setting']}={risk['value']}", f"{weight}: {risk['effect']}", risk["remedy"])
     return shown
+
+
+def change_lines(live: dict[str, Any]) -> list[str]:
+    """Returns a sentence about each change of a table that is not merged yet."""
+    lines = []
+    for change in live["changes"] or ():
+        depends = f"; it is named by: {', '.join(change['depends'])}" if change["depends"] else ""
+        lines.append(f"Table {change['table']}: {change['change']} will be {change['outcome']}{depends}.")
+    return lines
 
 
 def connector_lines(live: dict[str, Any]) -> list[str]:
