@@ -169,4 +169,4 @@ def test_silver_equals_the_database(spark: SparkSession, captured: Captured, tmp
         comparison = compare_with_postgres(spark, captured.dsn, name, rows)
         if not comparison.equal:
             differing[name] = (comparison, table.statements)
-    assert differing == {}, f"FUZZ_SEED={SEED} FUZZ_CASES={TABLES}"
+    assert not differing, f"{differing}\nFUZZ_SEED={SEED} FUZZ_CASES={TABLES}"
