@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ingest.evolution.definition import (
     NULL,
@@ -14,6 +14,7 @@ from ingest.evolution.definition import (
     Place,
     Version,
 )
+from ingest.evolution.life import Lives
 from ingest.evolution.policies import TableColumn
 from ingest.values.columns import Column, Encoding
 from ingest.values.types import MAX_DIGITS, Kind, LogicalType, with_scale
@@ -37,6 +38,17 @@ def _defined_type(column: Column) -> LogicalType:
     is_written = column.wire.encoding is Encoding.DECIMAL_PLAIN and column.wire.digits < MAX_DIGITS
     has_scale = is_written or column.wire.encoding is Encoding.DECIMAL_UNSCALED
     return with_scale(column.wire.digits) if has_scale and column.type.kind is Kind.DECIMAL_TEXT else column.type
+
+
+def columns_with_unshown_fill(before: Lives, after: Lives, versions: Iterable[Version]) -> tuple[str, ...]:
+    """Returns the columns new in `after` that are NOT NULL and show no default: rows from before have values in them
+    that only the source knows. Debezium sends no default of an expression, an array or a numeric without a scale.
+    `versions`: those of `after`."""
+    known = {(life.column, life.begin) for life in before.columns}
+    shown = (version for version in versions if version.origin is Origin.SEEN)
+    required = {(c.name, version.since) for version in shown for c in version.definition.columns if not c.optional}
+    new = (life for life in after.shown.values() if life.fill == NULL and (life.column, life.begin) not in known)
+    return tuple(life.column for life in new if (life.name(life.begin), life.begin) in required)
 
 
 def stored_version(columns: Sequence[TableColumn]) -> Version:

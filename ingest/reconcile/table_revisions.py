@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.evolution.definition import FillKind, Origin
 from ingest.evolution.life import Lives
+from ingest.evolution.seen_versions import columns_with_unshown_fill
 from ingest.evolution.type_steps import keep_values
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.rekeying import rekey
@@ -81,9 +82,19 @@ class TableRevisions:
         if entry is not None:
             _log_assumed_fills(table_schema.table, entry.lives, recorded.lives)
             _log_new_types(self._pipeline, table_schema.table, entry.lives, recorded.lives)
+            self._log_unshown_fills(entry, recorded)
         self._entries[table_schema.table] = recorded
         self.bring_up(table_schema.table, stored, entry)
         return recorded
+
+    def _log_unshown_fills(self, before: CatalogEntry, after: CatalogEntry) -> None:
+        """Logs each new column of which rows from before have values that no event shows."""
+        for column in columns_with_unshown_fill(before.lives, after.lives, after.versions):
+            _log.warning(
+                "%s: column %r was added NOT NULL, and no schema shows its default: rows from before read null here; "
+                "to read them again, run: ingest resync %s %s",
+                *(after.table_schema.table, column, self._pipeline, after.table_schema.table),
+            )
 
 
 def _log_assumed_fills(table: str, before: Lives, after: Lives) -> None:

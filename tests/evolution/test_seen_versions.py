@@ -11,7 +11,7 @@ from ingest.evolution.definition import NULL, ColumnDefinition, FillKind, Origin
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.revisions import Source, altered_columns
-from ingest.evolution.seen_versions import seen_definition, stored_version
+from ingest.evolution.seen_versions import columns_with_unshown_fill, seen_definition, stored_version
 from ingest.lakehouse.schema_json import versions_from_json, versions_to_json
 from ingest.testing.table_versions import seen_versions
 from ingest.testing.tables import random_table
@@ -35,6 +35,19 @@ def test_default_of_a_nullable_column_is_its_fill() -> None:
     assert (tier.name, tier.optional, tier.fill.kind) == ("tier", True, FillKind.CONSTANT)
     assert tier.fill.column is not None and tier.fill.column.default == "11"
     assert (null.fill, none.fill) == (NULL, NULL)
+
+
+def test_column_that_is_not_null_and_shows_no_default_has_values_that_only_the_source_knows() -> None:
+    added = [{"field": name, "type": "int32", "optional": name == "m"} for name in "nmf"]
+    added[-1]["default"] = 1
+    versions = []
+    for place, fields in (at(10), FIELDS[:1]), (at(20), [*FIELDS[:1], *added]), (at(30), [*FIELDS[:1], *added]):
+        columns = columns_of({"type": "struct", "fields": fields})
+        versions.append(Version(place, seen_definition(columns, {c.name: c.name for c in columns}), Origin.SEEN))
+    before, after = lives(versions[:1]), lives(versions[:2])
+    assert columns_with_unshown_fill(before, after, versions[:2]) == ("n",)
+    assert columns_with_unshown_fill(after, lives(versions), versions) == ()
+    assert columns_with_unshown_fill(lives([]), before, versions[:1]) == ()
 
 
 @pytest.mark.parametrize("seed", range(20))
