@@ -130,7 +130,7 @@ MUTANTS = [
     Mutant(
         "a row whose event carried an older key replaces rows by the key in force",
         "reconcile/several_keys.py",
-        "rows = carriers(candidates.where(F.col(_ORIGIN) != _STATE), keys.table_schema.key, known)",
+        "rows = carriers(candidates.where(F.col(_ORIGIN) != _STATE), keys.table_schema.key, known, types)",
         "rows = candidates.where(F.col(_ORIGIN) != _STATE)",
         KEYS,
     ),
@@ -170,6 +170,34 @@ MUTANTS = [
         ("tests/evolution/test_lives.py",),
     ),
     Mutant(
+        "a null tombstone is placed by the bytes of its key",
+        "changelog/record_keys.py",
+        "return F.coalesce(F.to_json(F.coalesce(inside, json)), text)",
+        "return text",
+        RULES,
+    ),
+    Mutant(
+        "a value that loses digits in its declared type is rounded",
+        "values/exact_cast.py",
+        "return F.when(_comparable(again, before).eqNullSafe(_comparable(value, before)), found)",
+        "return found",
+        RULES,
+    ),
+    Mutant(
+        "tombstones of a key's former type are not found",
+        "evolution/policies.py",
+        "return replace(column, hashed_as=(*former.hashed_as, former.type))",
+        "return column",
+        RULES,
+    ),
+    Mutant(
+        "rows that wait to be removed leave no tombstone of a new key",
+        "lakehouse/rekeying.py",
+        "if waiting is not None and not waiting.isEmpty():",
+        "if False:",
+        BATCHES,
+    ),
+    Mutant(
         "the first key is in force for ever",
         "evolution/keys.py",
         "return max({in_force: at, **others}.items(), key=lambda one: one[1])[0]",
@@ -207,8 +235,8 @@ MUTANTS = [
     Mutant(
         "keys that differ by microseconds are one key",
         "merge/actions.py",
-        "F.to_json(F.struct(*values), LOSSLESS_JSON)",
-        'F.to_json(F.struct(*values), {"ignoreNullFields": "false"})',
+        "for name, value in values.items())), LOSSLESS_JSON)",
+        'for name, value in values.items())), {"ignoreNullFields": "false"})',
         BATCHES,
     ),
     Mutant(

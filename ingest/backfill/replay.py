@@ -126,6 +126,7 @@ def _rules(declarations: Mapping[str, Any]) -> Rules:
     for table, settings in tables.items():
         for topic in settings.get("topics", ()):
             topics.setdefault(topic, set()).add(table)
+    columns = {t: s.get("columns", {}) for t, s in tables.items()}
     return Rules(
         naming=Naming(
             topic_tables=tuple(declarations.get("topic_tables", {}).items()),
@@ -136,7 +137,8 @@ def _rules(declarations: Mapping[str, Any]) -> Rules:
             ),
         ),
         primary_keys={t: tuple(s["primary_key"]) for t, s in tables.items() if "primary_key" in s},
-        columns={t: s.get("columns", {}) for t, s in tables.items()},
+        columns=columns,
+        declared=columns,
         table_topics={topic: next(iter(names)) for topic, names in topics.items() if len(names) == 1},
         include_tables=declarations.get("include_tables"),
         exclude_tables=declarations.get("exclude_tables"),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from ingest.batches.decoding_parts import DecodingPart, parts_by_position
 from ingest.batches.group_stats import Group
 from ingest.batches.rules import Rules
 from ingest.batches.table_batch import TableBatch
+from ingest.changelog.connect_schema import key_columns_of
 from ingest.changelog.image_reader import ImageChoice, ImageReader
+from ingest.changelog.record_keys import schema_of_key
+from ingest.evolution.declared_types import of_types
 from ingest.evolution.inference import columns_for_table, holds_long_numbers, proven_columns, stored_column
 from ingest.evolution.life import Lives
 from ingest.merge.images import changes
@@ -24,18 +28,24 @@ _OPS = {ImageChoice.AFTER: ("c", "r", "u"), ImageChoice.BEFORE: ("u", "d")}
 
 @dataclass(frozen=True)
 class Decoding:
-    """How to read the events of a table; hashable, so that plans can be kept. `rest`: the reader of null tombstones."""
+    """How to read the events of a table; hashable, so that plans can be kept. `rest`: readers of null tombstones, each
+    by the text of the schema that their keys are wrapped in; None for all without one."""
 
     table_schema: TableSchema
     parts: tuple[DecodingPart, ...]
-    rest: ImageReader | None
+    rest: tuple[tuple[str | None, ImageReader], ...]
 
     def decode(self, events: DataFrame, tombstones: DataFrame | None = None) -> DataFrame:
         """Returns the changes of `events` and `tombstones`."""
         frames = [changes(part.of(events), self.table_schema, part.reader) for part in self.parts]
-        if self.rest is not None:
+        known = [schema for schema, _ in self.rest if schema is not None]
+        for schema, reader in self.rest:
             rest = events.limit(0) if tombstones is None else tombstones
-            frames.append(changes(rest, self.table_schema, self.rest))
+            if known:
+                of_key = schema_of_key(F.col("key"))
+                is_own = of_key == schema if schema is not None else of_key.isNull() | ~of_key.isin(known)
+                rest = rest.where(is_own)
+            frames.append(changes(rest, self.table_schema, reader))
         return reduce(DataFrame.unionByName, frames)
 
 
@@ -87,13 +97,21 @@ class BatchChanges:
             spelling = rules.spelling(table_schema.table)
             wire = columns_for_table(columns, table_schema.columns, table_schema.key, spelling)
             parts.append(DecodingPart(group.decoding_key, ops, self._reader(image_choice, wire, group)))
-        rest = None
-        if self._batch.tombstones is not None or not parts:
-            wire = columns_for_table(
-                self._arrived, table_schema.columns, spelling=rules.spelling(table_schema.table)
-            ) or tuple(map(stored_column, table_schema.columns))
-            rest = self._reader(image_choice, wire)
+        rest = tuple(self._tombstone_readers(image_choice)) if self._batch.tombstones is not None or not parts else ()
         return Decoding(table_schema, tuple(parts), rest)
+
+    def _tombstone_readers(self, image_choice: ImageChoice) -> Iterator[tuple[str | None, ImageReader]]:
+        """Yields `Decoding.rest`: a null tombstone has nothing but its key, which is read by its own schema, else by
+        the columns that came last."""
+        table_schema, spelling = self._table_schema, self._rules.spelling(self._table_schema.table)
+        wire = columns_for_table(self._arrived, table_schema.columns, spelling=spelling)
+        yield None, self._reader(image_choice, wire or tuple(map(stored_column, table_schema.columns)))
+        for schema in self._batch.tombstone_schemas:
+            columns = key_columns_of(schema, self._rules.times_out_of_range)
+            names = spelling.table_names([c.name for c in columns], table_schema.names)
+            known = tuple(c for c in columns if names[c.name] in table_schema.names)
+            if known:
+                yield schema, self._reader(image_choice, of_types(known, table_schema.columns, names))
 
     def _reader(self, image_choice: ImageChoice, wire: tuple[Column, ...], group: Group | None = None) -> ImageReader:
         names = self._rules.column_names(self._table_schema.table, wire, self._table_schema.names)

@@ -47,6 +47,15 @@ def last_position(batch: TableBatch) -> tuple[int, ...]:
     return max((group.last_position for group in batch.groups if group.kind == CHANGE), default=())
 
 
+def last_positions_by_key(batch: TableBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the highest position of changes whose record has a key, and of those without one; () without any."""
+    has_key = F.col("key").isNotNull()
+    highest = (F.max(F.when(found, F.col("position"))) for found in (has_key, ~has_key))
+    row = batch.events.where(batch.changed).agg(*(at.alias(f"_{n}") for n, at in enumerate(highest))).first()
+    with_key, without = (tuple(at or ()) for at in row) if row is not None else ((), ())
+    return with_key, without
+
+
 def _carries(batch: TableBatch, keys: Iterable[Key]) -> Column:
     """Returns true for a record whose key names the columns of one of these keys."""
     carried = F.from_json(key_names(batch.events.sparkSession, F.col("key")), "array<string>")

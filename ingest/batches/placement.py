@@ -14,6 +14,7 @@ from ingest.changelog import unplaced_reads
 from ingest.changelog.envelope import TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_unplaced_read
+from ingest.changelog.record_keys import schema_of_key
 from ingest.changelog.tombstone_placement import placed_tombstones, tombstones_with_predecessors, with_predecessors_from
 from ingest.merge.key_changes import names_new_key
 from ingest.spark.checkpoints import checkpoint
@@ -24,13 +25,15 @@ class PlacedTombstones:
     """`events`: `EVENT` rows of the tombstones that bring something new. `counts`: table → (all, those that only repeat
     the delete right before them); table None for tombstones without a table. `tables`: those that have any in `events`.
     `origins`: table → servers and databases of the changes before its tombstones. `moving`: tables of which a tombstone
-    in `events` names the key to which its row moves."""
+    in `events` names the key to which its row moves. `key_schemas`: table → the texts of the schemas that the keys of
+    its tombstones are wrapped in."""
 
     events: DataFrame | None
     counts: Mapping[str | None, tuple[int, int]]
     tables: frozenset[str] = frozenset()
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     moving: frozenset[str] = frozenset()
+    key_schemas: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def repeated_deletes(groups: Sequence[Group]) -> PlacedTombstones | None:
@@ -69,7 +72,9 @@ def place_tombstones(
         placed = checkpoint(placed.where(chosen))
         counted = _counted(placed)
     counts = {table["source_table"]: (table["count"], table["repeated"]) for table in counted}
-    origins = {table["source_table"]: tuple(sorted(table["origins"])) for table in counted}
+    origins, schemas = (
+        {table["source_table"]: tuple(sorted(table[name])) for table in counted} for name in ("origins", "schemas")
+    )
     tables = frozenset(t for t, (count, repeats) in counts.items() if t is not None and (repeated or count > repeats))
     if not tables:
         return PlacedTombstones(None, counts)
@@ -77,8 +82,8 @@ def place_tombstones(
     # A null tombstone has no source time, only the time at which Kafka stored it.
     when = F.coalesce("source_ts", "timestamp")
     new = placed if repeated else placed.where(~F.col("_is_repeat"))
-    events = new.drop("_is_repeat", "_is_orphan").withColumn("source_ts", when)
-    return PlacedTombstones(events, counts, tables, origins, moving)
+    new = new.drop("_is_repeat", "_is_orphan").withColumn("source_ts", when)
+    return PlacedTombstones(new, counts, tables, origins, moving, schemas)
 
 
 def position_snapshot_reads(events: DataFrame, earlier: Iterator[DataFrame]) -> DataFrame:
@@ -112,5 +117,6 @@ def _counted(placed: DataFrame) -> list[Row]:
         F.count_if("_is_orphan").alias("orphans"),
         F.bool_or(names_new_key()).alias("moves"),
         F.collect_set(F.when(F.col(ORIGIN) != UNNAMED, F.col(ORIGIN))).alias("origins"),
+        F.collect_set(schema_of_key(F.col("key"))).alias("schemas"),
     )
     return placed.groupBy("source_table").agg(*counts).collect()  # a row per table

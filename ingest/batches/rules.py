@@ -27,7 +27,8 @@ DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 class Rules:
     """`primary_keys`: table → columns; empty for a table whose creates are rows of their own. `columns`: table → column
     → logical type, where the events don't tell. `columns_as_stored`: these types are those that the tables have
-    already. `column_renames`: table → column of an event → column of the table. `table_topics`: topic → its only table.
+    already. `declared`: table → column → logical type that the table's column has whatever the events carry.
+    `column_renames`: table → column of an event → column of the table. `table_topics`: topic → its only table.
     `whole_snapshots`: a snapshot reads every row, so rows that it lacks are gone. `append_only`: keyless tables whose
     rows are never removed. `epochs`: times at which the source's log began anew. `stops_at_restart`: stop where the log
     seems to begin anew without an epoch. `stops_at_two_partitions`: stop where changes of a key without positions lie
@@ -45,6 +46,7 @@ class Rules:
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     columns_as_stored: bool = False
+    declared: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     table_topics: Mapping[str, str] = field(default_factory=dict)
     include_tables: str | None = None
     exclude_tables: str | None = None

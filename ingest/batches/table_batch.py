@@ -41,6 +41,8 @@ class TableBatch:
     """Servers and databases of the changes before its null tombstones."""
     has_moving_tombstones: bool = False
     """True if some null tombstone names the key to which its row moves."""
+    tombstone_schemas: tuple[str, ...] = ()
+    """The texts of the schemas that the keys of its null tombstones are wrapped in."""
     earlier_readers: EarlierReaders | None = None
     """Readers that are merged before the one whose slice this is."""
     after: int = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ingest.errors import ChangelogUnusable, ConfigError
@@ -17,6 +18,7 @@ from ingest.values.types import (
     MAX_DIGITS,
     Kind,
     LogicalType,
+    OutOfRange,
     array_of,
     decimal_of,
     map_of,
@@ -121,6 +123,16 @@ def columns_of(struct_schema: Mapping[str, Any]) -> tuple[Column, ...]:
             "check that the topic carries Debezium events, or declare its columns",
         )
     return tuple(_column(field) for field in struct_schema.get("fields", ()))
+
+
+def key_columns_of(schema: str, times: OutOfRange) -> tuple[Column, ...]:
+    """Returns the columns of a record's key from the text of its Connect schema; empty if the key is no struct, or of a
+    type unknown to Connect. `times`: what becomes of times out of range."""
+    try:
+        columns = columns_of(json.loads(schema))
+    except (ChangelogUnusable, ValueError, AttributeError, KeyError):
+        return ()
+    return tuple(replace(column, wire=column.wire.with_out_of_range(times)) for column in columns)
 
 
 def declared_column(name: str, logical_text: str) -> Column:

@@ -10,33 +10,38 @@ from pyspark.sql import functions as F
 from ingest.changelog.envelope import CHANGES, TOMBSTONE
 from ingest.changelog.origin import ORIGIN
 from ingest.changelog.position import is_unplaced_read, right_above, tombstone_position
+from ingest.changelog.record_keys import RECORD_KEY, record_key
 
-SAME_KEY = ["topic", "partition", "key"]
+_SAME_KEY = ["topic", "partition", RECORD_KEY]
 
 
 def tombstones_with_predecessors(events: DataFrame) -> DataFrame:
     """Returns the null tombstones of `EVENT` rows, with `_before`: table, position, op and origin of the preceding
     change; null if these rows don't include it."""
     changed = F.col("op").isin(*CHANGES)
-    earlier = Window.partitionBy(*SAME_KEY).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
+    earlier = Window.partitionBy(*_SAME_KEY).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     before = F.last(
         F.when(changed, F.struct(F.col("source_table").alias("table"), "position", "op", ORIGIN)), ignorenulls=True
     )
     relevant = events.where(F.col("key").isNotNull() & (changed | (F.col("op") == TOMBSTONE)))
-    return relevant.withColumn("_before", before.over(earlier)).where(F.col("op") == TOMBSTONE)
+    keyed = relevant.withColumn(RECORD_KEY, record_key(F.col("key")))
+    return keyed.withColumn("_before", before.over(earlier)).where(F.col("op") == TOMBSTONE).drop(RECORD_KEY)
 
 
 def with_predecessors_from(history: DataFrame, orphans: DataFrame) -> DataFrame:
     """Returns tombstones without a predecessor, with `_before` from earlier `history`; null if it has none."""
+    columns = [*orphans.columns]
+    orphans = orphans.withColumn(RECORD_KEY, record_key(F.col("key")))
     changes = history.where(F.col("op").isin(*CHANGES)).select(
-        *SAME_KEY,
+        "topic",
+        "partition",
+        record_key(F.col("key")).alias(RECORD_KEY),
         F.col("offset").alias("_offset"),
         F.struct(F.col("source_table").alias("table"), "position", "op", ORIGIN).alias("_found"),
     )
     # Filter by key first: few events of the history have one of these keys, and only those need a sort.
-    changes = changes.join(F.broadcast(orphans.select(*SAME_KEY).distinct()), SAME_KEY, "left_semi")
-    columns = [*orphans.columns]
-    joined = orphans.drop("_before").join(changes, SAME_KEY, "left")
+    changes = changes.join(F.broadcast(orphans.select(*_SAME_KEY).distinct()), _SAME_KEY, "left_semi")
+    joined = orphans.drop("_before").join(changes, _SAME_KEY, "left")
     before, unplaced = F.col("_offset") < F.col("offset"), is_unplaced_read(F.col("_found.position"))
     nearest = [
         _nearest(before & condition).alias(name)

@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.envelope import CHANGES
 from ingest.changelog.position import is_unplaced_read, read_position
+from ingest.changelog.record_keys import RECORD_KEY, record_key
 
-_SAME_ROW = ["topic", "partition", "source_table", "key"]
+_SAME_ROW = ["topic", "partition", "source_table", RECORD_KEY]
 _BEFORE = "_before"
 
 
@@ -21,7 +22,8 @@ def with_predecessors(events: DataFrame) -> DataFrame:
     earlier = Window.partitionBy(*_SAME_ROW).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     changed = F.col("op").isin(*CHANGES) & ~is_unplaced
     before = F.last(F.when(changed, F.col("position")), ignorenulls=True).over(earlier)
-    return events.withColumn(_BEFORE, F.when(is_unplaced & F.col("key").isNotNull(), before))
+    keyed = events.withColumn(RECORD_KEY, record_key(F.col("key")))
+    return keyed.withColumn(_BEFORE, F.when(is_unplaced & F.col("key").isNotNull(), before))
 
 
 def lacks_predecessor() -> Column:
@@ -34,6 +36,7 @@ def with_predecessors_from(history: DataFrame, events: DataFrame) -> DataFrame:
     older than they are."""
     lacking = events.where(lacks_predecessor()).select(*_SAME_ROW).distinct()
     changes = history.where(F.col("op").isin(*CHANGES) & ~is_unplaced_read(F.col("position")))
+    changes = changes.withColumn(RECORD_KEY, record_key(F.col("key")))
     # Filter by key first: few events of the history have one of these keys.
     relevant = changes.join(F.broadcast(lacking), _SAME_ROW, "left_semi")
     newest = relevant.groupBy(*_SAME_ROW).agg(F.max_by("position", "offset").alias("_found"))
@@ -46,4 +49,4 @@ def placed_reads(events: DataFrame) -> DataFrame:
     """Returns `EVENT` rows where an unplaced read has the position right after `_before`. Without one it stays
     unplaced."""
     moved = F.when(is_unplaced_read(F.col("position")), read_position(F.col(_BEFORE), F.col("position")))
-    return events.withColumn("position", F.coalesce(moved, "position")).drop(_BEFORE)
+    return events.withColumn("position", F.coalesce(moved, "position")).drop(_BEFORE, RECORD_KEY)

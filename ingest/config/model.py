@@ -32,12 +32,12 @@ from ingest.tuning import DEFAULT_TUNING, Tuning
 class TableSettings(Personal):
     """Facts about a table that the changelog doesn't carry."""
 
-    primary_key: Annotated[tuple[Text, ...], Field(min_length=1)] | None = Field(
-        default=None, description="The key columns, for events without a key."
+    primary_key: tuple[Text, ...] | None = Field(
+        default=None, description="The key columns, for events without a key; [] for rows without a key."
     )
     columns: Mapping[Text, Text] = Field(
         default={},
-        description='column: logical type, such as "decimal(10,3)", for events without a schema.',
+        description='column: logical type, such as "decimal(10,3)", whatever the events carry.',
     )
 
     rename: Mapping[Text, Text] = Field(

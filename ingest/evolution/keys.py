@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ingest.changelog.spelling import Spelling
+from ingest.errors import TableUnusable
 
 Key = tuple[str, ...]
 
@@ -33,6 +34,21 @@ def other_keys(
         if key and set(key) <= set(columns) and set(key) != set(in_force) and not is_part:
             found[names] = next((one for one in (*former, *found.values()) if set(one) == set(key)), key)
     return found
+
+
+KEY_DROPPED = "key-dropped"
+
+
+def dropped_key(table: str, key: Key) -> TableUnusable:
+    """Returns the error of a table whose newest events have no key any more."""
+    names = ", ".join(key)
+    return TableUnusable(
+        KEY_DROPPED,
+        f"the table's newest records have no key, and older ones have ({names}): it can't be known whether events with "
+        "equal values of it are about one row",
+        f"declare tables.{table}.primary_key: [{names}] if these columns still tell its rows apart; else declare "
+        f"primary_key: [] and fold it anew (ingest backfill PIPELINE --rebuild --table {table})",
+    )
 
 
 def newest_key(in_force: Key, at: tuple[int, ...], others: Mapping[Key, tuple[int, ...]]) -> Key:

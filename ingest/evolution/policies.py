@@ -14,20 +14,25 @@ from ingest.changelog.reserved_names import is_reserved
 from ingest.changelog.spelling import Spelling, caseless
 from ingest.evolution.inferred_types import join
 from ingest.values.columns import Column
-from ingest.values.types import Kind, LogicalType, widest
+from ingest.values.postgres_cast import has_cast
+from ingest.values.types import Kind, LogicalType, has_same_json, widest
 
 
 @dataclass(frozen=True)
 class TableColumn:
     """A column of silver. `filled`: in a table whose catalog entry is older than the versions of its definition, the
     column of the event whose default replaces a missing value. `sealed`: of an encrypted column, the column that its
-    values decrypt to. `inferred`: the type was inferred from values."""
+    values decrypt to. `inferred`: the type was inferred from values. `declared`: the pipeline's file declares the type,
+    which events don't change. `hashed_as`: the former types of a key column, the oldest first, by which tombstones
+    still know its values."""
 
     name: str
     type: LogicalType
     filled: Column | None = None
     sealed: Column | None = None
     inferred: bool = False
+    declared: bool = False
+    hashed_as: tuple[LogicalType, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,8 @@ def evolve(
     """Returns the table's columns after those of an event, in the order of their first appearance, and all conflicts.
 
     `current`: the table's columns. `incoming`: the event's. `spelling`: the rules for names of new columns. `retypes`:
-    a type of a column other than of the `key` that has no common wider type with that in the table is no conflict.
+    a type of a column that has no common wider type with that in the table is no conflict, but for a column of the
+    `key` whose values no cast converts.
     """
     columns = {c.name: c for c in current}
     names = (spelling or Spelling()).table_names([c.name for c in incoming], columns)
@@ -105,7 +111,11 @@ def evolve(
             continue
         in_table = columns.get(name)
         if in_table is None:
-            columns[name] = TableColumn(name, column.type, None, column.sealed, column.inferred)
+            is_declared = column.written is not None
+            columns[name] = TableColumn(name, column.type, None, column.sealed, column.inferred, is_declared)
+            continue
+        if (in_table.declared or column.written is not None) and column.sealed is None:
+            columns[name] = replace(in_table, inferred=False, declared=True)
             continue
         sealed = _common_sealed(in_table.sealed, column.sealed)
         if sealed is None and column.sealed is not None and in_table.sealed is not None:
@@ -114,7 +124,8 @@ def evolve(
         inferred = in_table.inferred and (column.inferred or column.as_stored)
         joined = join(in_table.type, column.type) if inferred else _widest(in_table.type, column.type)
         if joined is None:
-            is_decided = retypes and name not in key and in_table.sealed is None and not in_table.inferred
+            is_decided = retypes and in_table.sealed is None and not in_table.inferred
+            is_decided &= name not in key or _are_convertible(in_table.type, column.type)
             found = retyped if is_decided else conflicts
             found.append(IncompatibleType(name, in_table.type, column.type))
         else:
@@ -122,6 +133,27 @@ def evolve(
     if conflicts:
         return Evolution(tuple(current), tuple(conflicts))
     return Evolution(tuple(columns.values()), (), tuple(retyped))
+
+
+def _are_convertible(one: LogicalType, other: LogicalType) -> bool:
+    """Returns True if Postgres' casts convert values of both types into each other."""
+    return has_cast(one, other) and has_cast(other, one)
+
+
+def with_hashed_types(
+    before: Sequence[TableColumn], after: Sequence[TableColumn], key: Collection[str]
+) -> tuple[TableColumn, ...]:
+    """Returns the columns of a table `after` a change of types, those of the `key` with their former types. `key`: the
+    columns of all keys that its events have carried."""
+    old = {column.name: column for column in before if column.name in key}
+
+    def hashed(column: TableColumn) -> TableColumn:
+        former = old.get(column.name)
+        if former is None or has_same_json(former.type, column.type):
+            return column
+        return replace(column, hashed_as=(*former.hashed_as, former.type))
+
+    return tuple(map(hashed, after))
 
 
 def _widest(in_table: LogicalType, in_event: LogicalType) -> LogicalType | None:

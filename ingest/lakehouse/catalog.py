@@ -20,6 +20,7 @@ from pyspark.sql import types as T
 from ingest.delta import delta_table
 from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
+from ingest.evolution.declared_types import with_declared_types
 from ingest.evolution.definition import Version
 from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives
@@ -74,7 +75,8 @@ class CatalogEntry:
     @cached_property
     def lives(self) -> Lives:
         """The lives of the columns: without versions, all that the table has."""
-        return lives(self.versions or {stored_version(self.table_schema.columns)})
+        columns = self.table_schema.columns
+        return with_declared_types(lives(self.versions or {stored_version(columns)}), columns)
 
     @property
     def accepted(self) -> Accepted:

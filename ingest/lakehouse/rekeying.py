@@ -17,7 +17,7 @@ from ingest.merge.actions import ACTION, INSERT, TOMBSTONE_KEY, tombstone_key
 from ingest.merge.key_facts import carriers, is_newest, is_unknown, row_id
 from ingest.merge.table_schema import TableSchema
 
-_IN_SILVER, _IS_SHOWN = "_ingest_in_silver", "_ingest_is_shown"
+_IN_SILVER, _IS_SHOWN, _ROW_POSITION = "_ingest_in_silver", "_ingest_is_shown", "_ingest_row_position"
 _log = logging.getLogger(__name__)
 
 
@@ -48,8 +48,11 @@ def rekey(
     NULL."""
     if not stored.silver.exists():
         return
+    if not before.key:
+        _give_key(stored, after)
+        return
     rows = _rows(stored)
-    stored.tombstones.write(_old_facts(rows, stored, before.key, former))
+    stored.tombstones.write(_old_facts(rows, stored, before, former))
     if required:
         log_unknown_keys(rows, after, required)
     if not stored.pending.exists() and _is_unique(rows, after.key, required):
@@ -70,6 +73,30 @@ def rekey(
     stored.pending.rekey(waiting.join(shown, POSITION_COLUMN, "left_anti"), after, changed=True)
 
 
+def _give_key(stored: KeyedTable, after: TableSchema) -> None:
+    """Brings a table without a key to that of `after`. Each row that an image before has still to remove leaves a
+    tombstone, since the source's rows can be told apart by the key. Of rows with equal values in it the newest one
+    stays. Repeated after a crash it does the rest."""
+    rows, waiting = stored.silver.rows(), stored.pending.rows() if stored.pending.exists() else None
+    if waiting is not None and not waiting.isEmpty():
+        hashed = tombstone_key(after.key).alias(TOMBSTONE_KEY)
+        newest = waiting.groupBy(hashed).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
+        at = rows.groupBy(hashed).agg(F.max(POSITION_COLUMN).alias(_ROW_POSITION))
+        is_newer = F.col(_ROW_POSITION).isNull() | (F.col(POSITION_COLUMN) > F.col(_ROW_POSITION))
+        stored.tombstones.write(newest.join(at, TOMBSTONE_KEY, "left").where(is_newer).drop(_ROW_POSITION))
+    ranked = rows.withColumn(_IS_SHOWN, is_newest(after.key)).localCheckpoint()
+    hidden = ranked.where(~F.col(_IS_SHOWN)).count()
+    if hidden:
+        _log.warning(
+            "%s: %d rows have the same values in the new key (%s) as newer ones, and are removed: if the source still "
+            "has them, read the table again (ingest resync PIPELINE TABLE)",
+            *(after.table, hidden, ", ".join(after.key)),
+        )
+    stored.silver.rekey(ranked.where(_IS_SHOWN).drop(_IS_SHOWN), after, changed=bool(hidden))
+    if waiting is not None:
+        stored.pending.rekey(waiting.limit(0), after, changed=True)
+
+
 def is_complete() -> Column:
     """Returns true for a row of which all values are known: one that waits in the pending table only because a newer
     row has its key."""
@@ -82,9 +109,9 @@ def log_unknown_keys(rows: DataFrame, table_schema: TableSchema, required: Seque
     count = rows.where(is_unknown(required)).count()
     if count:
         _log.warning(
-            "%s: %d rows have no value in the key column %s, which later events go by: it was added or renamed after "
-            "they were written. They stay as they are, beside newer ones of the same rows: read the table again "
-            "(ingest resync PIPELINE TABLE)",
+            "%s: %d rows have no value in the key column %s, which later events go by: it was added, renamed or given "
+            "another type after they were written. They stay as they are, beside newer ones of the same rows: read the "
+            "table again (ingest resync PIPELINE TABLE)",
             table_schema.table,
             count,
             " or ".join(map(repr, required)),
@@ -109,13 +136,13 @@ def _rows(stored: KeyedTable) -> DataFrame:
 
 
 def _old_facts(
-    rows: DataFrame, stored: KeyedTable, key: tuple[str, ...], former: Sequence[tuple[str, ...]]
+    rows: DataFrame, stored: KeyedTable, before: TableSchema, former: Sequence[tuple[str, ...]]
 ) -> DataFrame:
     """Returns a tombstone of the old key for each row whose event carried that key."""
     if former and stored.tombstones.exists():
         known = stored.tombstones.all().select(TOMBSTONE_KEY, POSITION_COLUMN)
-        rows = carriers(rows, key, dict.fromkeys(former, known))
-    return rows.select(tombstone_key(key).alias(TOMBSTONE_KEY), POSITION_COLUMN)
+        rows = carriers(rows, before.key, dict.fromkeys(former, known), before.key_types)
+    return rows.select(tombstone_key(before.key, before.key_types).alias(TOMBSTONE_KEY), POSITION_COLUMN)
 
 
 def _is_unique(rows: DataFrame, key: Sequence[str], required: Sequence[str]) -> bool:

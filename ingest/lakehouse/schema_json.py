@@ -65,15 +65,18 @@ def _defined_from_json(fields: dict[str, Any]) -> ColumnDefinition:
 
 def column_from_json(fields: dict[str, Any]) -> TableColumn:
     """Returns the column of a table of which `column_to_json` gave `fields`."""
-    inferred = fields.get("inferred", False)
-    return TableColumn(fields["name"], parse(fields["type"]), _default_of(fields), _sealed_column(fields), inferred)
+    flags = fields.get("inferred", False), fields.get("declared", False)
+    hashed_as = tuple(map(parse, fields.get("hashed_as", ())))
+    type_, filled, sealed = parse(fields["type"]), _default_of(fields), _sealed_column(fields)
+    return TableColumn(fields["name"], type_, filled, sealed, *flags, hashed_as)
 
 
 def column_to_json(column: TableColumn) -> dict[str, Any]:
     """Returns a column of a table as JSON values."""
     fields: dict[str, Any] = {"name": column.name, "type": str(column.type)}
-    if column.inferred:
-        fields["inferred"] = True
+    fields |= {flag: True for flag in ("inferred", "declared") if getattr(column, flag)}
+    if column.hashed_as:
+        fields["hashed_as"] = [*map(str, column.hashed_as)]
     if column.filled is not None:
         fields |= _default_to_json(column.filled)
     if column.sealed is not None:

@@ -3,7 +3,7 @@ row moves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -23,6 +23,7 @@ from ingest.merge.images import changes
 from ingest.merge.table_schema import TableSchema
 from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys, own_keys
 from ingest.values.columns import Column
+from ingest.values.types import LogicalType
 
 GROUP = "_ingest_group"
 """Number of the event's group; `TOMBSTONES` for null tombstones."""
@@ -39,17 +40,19 @@ def key_references(
     incoming: Sequence[tuple[Group, tuple[Column, ...]]],
     known: tuple[Column, ...],
     rules: Rules,
+    stored: Sequence[TableColumn] = (),
 ) -> DataFrame:
     """Returns a row per event: `EVENT_ID`, `GROUP`, `op`, `position`, `TOMBSTONE_KEYS`, and references in `OWN_KEYS`
     and `REFERENCES`. `incoming`: groups with the columns that they came with. `known`: the columns by which null
-    tombstones are read."""
+    tombstones are read. `stored`: the table's columns, by which `TOMBSTONE_KEYS` are hashed."""
     frames = []
+    hashed_as = {c.name: c.hashed_as for c in stored if c.hashed_as}
     for number, (group, arrived) in enumerate(incoming):
         of_group = events.where(belongs_to(group))
-        references = _references(of_group, table, key, arrived, rules, group.key_changes)
+        references = _references(of_group, table, key, arrived, rules, group.key_changes, hashed_as)
         frames.append(references.withColumn(GROUP, F.lit(number)))
     if tombstones is not None and known:
-        references = _references(tombstones, table, key, known, rules, True)
+        references = _references(tombstones, table, key, known, rules, True, hashed_as)
         frames.append(references.withColumn(GROUP, F.lit(TOMBSTONES)))
     return reduce(DataFrame.unionByName, frames)
 
@@ -60,7 +63,9 @@ def batch_key_references(
     """Returns `key_references` of a table's share of a slice; None where no event of it can be read yet. Raises
     ConfigError where the table lacks columns that the rules name."""
     types = rules.columns.get(batch.table, {})
-    incoming = [(g, schemas.columns(g, types)) for g in batch.groups if g.kind == CHANGE]
+    incoming = [
+        (g, table_schemas.as_declared(batch.table, schemas.columns(g, types))) for g in batch.groups if g.kind == CHANGE
+    ]
     key = table_schemas.key(batch)
     if key is not None and (table_columns := table_schemas.names(batch.table)):
         # The table's columns too: deletes may bring nothing but keys.
@@ -75,7 +80,8 @@ def batch_key_references(
     if not incoming and not (batch.tombstones is not None and known):
         return None
     incoming = [(group, with_key(wire, key or (), known)) for group, wire in incoming]
-    return key_references(batch.events, batch.tombstones, batch.table, key or (), incoming, known, rules)
+    stored = table_schemas.table_columns(batch.table)
+    return key_references(batch.events, batch.tombstones, batch.table, key or (), incoming, known, rules, stored)
 
 
 def with_key(arrived: tuple[Column, ...], key: tuple[str, ...], known: tuple[Column, ...]) -> tuple[Column, ...]:
@@ -86,13 +92,19 @@ def with_key(arrived: tuple[Column, ...], key: tuple[str, ...], known: tuple[Col
 
 
 def _references(
-    events: DataFrame, table: str, key: tuple[str, ...], arrived: tuple[Column, ...], rules: Rules, key_changes: bool
+    events: DataFrame,
+    table: str,
+    key: tuple[str, ...],
+    arrived: tuple[Column, ...],
+    rules: Rules,
+    key_changes: bool,
+    hashed_as: Mapping[str, tuple[LogicalType, ...]],
 ) -> DataFrame:
     links = rules.subjects.links.get(table, {})
     names = rules.spelling(table).table_names([c.name for c in arrived], (*key, *links))
     wire = tuple(c for c in arrived if names[c.name] in (*key, *links))
     present = {names[c.name] for c in wire}
-    columns = tuple(TableColumn(names[c.name], c.type) for c in wire)
+    columns = tuple(TableColumn(names[c.name], c.type, hashed_as=hashed_as.get(names[c.name], ())) for c in wire)
     table_schema = TableSchema(table, tuple(k for k in key if k in present), columns)
     if len(table_schema.key) < len(key):
         table_schema = TableSchema(table, (), table_schema.columns)
@@ -107,8 +119,10 @@ def _references(
         if table_schema.key:
             new_key = [F.col(NEW_KEY)[k].alias(k) for k in table_schema.key]
             own = F.concat(own, own_keys(table_schema, new_key))
-            moved_to = F.when(F.col(NEW_KEY).isNotNull(), tombstone_key_of(new_key))
-            tombstone_keys = F.array_compact(F.array(tombstone_key(table_schema.key), moved_to))
+            types = table_schema.key_types
+            moved = {k: F.col(NEW_KEY)[k] for k in table_schema.key}
+            moved_to = F.when(F.col(NEW_KEY).isNotNull(), tombstone_key_of(moved, types))
+            tombstone_keys = F.array_compact(F.array(tombstone_key(table_schema.key, types), moved_to))
         references = F.concat(own, foreign_keys(table_schema, rules.subjects))
         found.append(
             read.select(

@@ -197,8 +197,11 @@ class Slices:
                 other_readers=self._other_readers,
             )
             if null_tombstones is not None:
-                origins, moves = tombstones.origins.get(table, ()), table in tombstones.moving
-                batch = replace(batch, tombstone_origins=origins, has_moving_tombstones=moves)
+                origins, schemas = (of.get(table, ()) for of in (tombstones.origins, tombstones.key_schemas))
+                moves = table in tombstones.moving
+                batch = replace(
+                    batch, tombstone_origins=origins, tombstone_schemas=schemas, has_moving_tombstones=moves
+                )
             batches.append(replace(batch, after=after, merged_before=merged_before))
         return batches
 

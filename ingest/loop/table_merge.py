@@ -125,6 +125,8 @@ class TableMerge:
         if not self._rules.keyless and self.table_schemas.is_keyless(batch):
             return Account(batch.table, read, suppressed=read)
         stored, table_schema, refused, has_other_writers = self._load_state(batch, incoming, schemas, origin)
+        if carried is None:
+            self.table_schemas.require_key(batch, stored)
         if carried is None and table_schema is not None and (others := self.table_schemas.other_keys(batch)):
             return self._merge_each_key(batch, others, schemas, origin)
         if table_schema is not None and not table_schema.key:
@@ -141,7 +143,8 @@ class TableMerge:
             return Account(batch.table, read, truncation.applied, read - truncation.applied - quarantined, quarantined)
         quarantined = self._refusals.of_groups(batch, refused)
         admitted = self.table_schemas.policies.admitted(batch.table, incoming, table_schema)
-        readable = [(group, columns) for group, columns in admitted if group not in refused]
+        read_as = partial(self.table_schemas.as_declared, batch.table)
+        readable = [(group, read_as(columns)) for group, columns in admitted if group not in refused]
         if not table_schema.key:
             batch = replace(batch, events=self._deliveries.without_duplicates(batch))
         arrived, lives = self.table_schemas.arrived(batch.table), self.table_schemas.lives(batch.table)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.batches.change_policies import ChangePolicies
 from ingest.batches.group_stats import CHANGE, Group
-from ingest.batches.key_split import have_schema, tombstone_keys
+from ingest.batches.key_split import have_schema, last_positions_by_key, tombstone_keys
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.seen_versions import Incoming, SeenVersions
@@ -20,11 +22,19 @@ from ingest.batches.table_owner import OwnedBatch, owned_batch
 from ingest.changelog.envelope import RESYNCED, key_json
 from ingest.errors import TableUnusable
 from ingest.evolution.column_types import unreadable, with_newest_types
+from ingest.evolution.declared_types import as_declared, differences
 from ingest.evolution.definition import Definition, Place
 from ingest.evolution.inference import columns_for_table, stored_column
-from ingest.evolution.keys import Key, newest_key, other_keys
+from ingest.evolution.keys import Key, dropped_key, newest_key, other_keys
 from ingest.evolution.life import Lives
-from ingest.evolution.policies import ColumnConflict, EqualNames, IncompatibleType, evolve
+from ingest.evolution.policies import (
+    ColumnConflict,
+    EqualNames,
+    IncompatibleType,
+    TableColumn,
+    evolve,
+    with_hashed_types,
+)
 from ingest.evolution.seen_versions import seen_definition
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.rekeying import newest_position
@@ -36,6 +46,7 @@ from ingest.reconcile.several_keys import SeveralKeys
 from ingest.reconcile.table_revisions import TableRevisions
 from ingest.values.columns import Column
 
+_log = logging.getLogger(__name__)
 Refused = dict[Group, tuple[ColumnConflict, ...]]
 """Groups of changes that don't fit into their table, and why."""
 
@@ -51,6 +62,7 @@ class TableSchemas:
         self._keys: dict[str, tuple[int, tuple[str, ...] | None]] = {}
         self._seen = SeenVersions()
         self.policies = ChangePolicies(rules, SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline))
+        self._compared = set[str]()
 
     @property
     def entries(self) -> list[CatalogEntry]:
@@ -113,12 +125,25 @@ class TableSchemas:
         if entry.former_keys:
             carried.append((tombstone_keys(batch), True))
         for keys, is_whole in carried:
-            if in_force and keys and keys != (in_force,):
+            if keys and keys != (in_force,):
                 known = (*entry.former_keys, *found.values())
                 found |= other_keys(keys, in_force, known, names, spelling, is_whole)
         # A key without a schema may leave out a column that is null.
         parts = [names for names, key in found.items() if set(key) < set(in_force) and not have_schema(batch, names)]
         return {names: key for names, key in found.items() if names not in parts}
+
+    def require_key(self, batch: TableBatch, stored: TableState) -> None:
+        """Raises TableUnusable where the table has a key, but the newest changes of the batch carry none."""
+        entry = self.revisions.get(batch.table)
+        if entry is None or not entry.table_schema.key or batch.table in self._rules.append_only:
+            return
+        declared = self._rules.primary_keys.get(batch.table)
+        if declared == ():
+            raise dropped_key(batch.table, entry.table_schema.key)
+        if declared is None and any(() in (g.keys or ()) for g in batch.groups if g.kind == CHANGE):
+            with_key, without = last_positions_by_key(batch)
+            if without > max(with_key, newest_position(stored)):
+                raise dropped_key(batch.table, entry.table_schema.key)
 
     def keys(self, table: str, carried: Key) -> SeveralKeys:
         """Returns the keys of a table. `carried`: that of the events at hand."""
@@ -131,7 +156,9 @@ class TableSchemas:
         entry = self._entry(table)
         table_schema = entry.table_schema
         newest = newest_key(table_schema.key, newest_position(stored), last)
-        former = tuple(sorted({*entry.former_keys, *last, table_schema.key} - {newest}))
+        if not newest:
+            raise dropped_key(table, min(last))
+        former = tuple(sorted({*entry.former_keys, *last, table_schema.key} - {newest, ()}))
         new = replace(entry, table_schema=replace(table_schema, key=newest), former_keys=former)
         if new != entry:
             self.revisions.record(entry, new, stored)
@@ -139,8 +166,12 @@ class TableSchemas:
 
     def names(self, table: str) -> set[str]:
         """Returns the names of the table's columns; empty where it is new."""
+        return {column.name for column in self.table_columns(table)}
+
+    def table_columns(self, table: str) -> tuple[TableColumn, ...]:
+        """Returns the table's columns; none where it is new."""
         entry = self.revisions.get(table)
-        return set(entry.table_schema.names) if entry is not None else set()
+        return entry.table_schema.columns if entry else ()
 
     def lives(self, table: str) -> Lives:
         """Returns the lives of the table's columns; none where the table is new, or its events have no schema."""
@@ -149,10 +180,20 @@ class TableSchemas:
 
     def columns(self, table: str) -> tuple[Column, ...]:
         """Returns the columns by which an event without any is read; empty where the table is new."""
-        entry = self.revisions.get(table)
-        known = entry.table_schema.columns if entry else ()
+        known = self.table_columns(table)
         spelling = self._rules.spelling(table)
         return columns_for_table(self.arrived(table), known, spelling=spelling) or tuple(map(stored_column, known))
+
+    def as_declared(self, table: str, sent: tuple[Column, ...]) -> tuple[Column, ...]:
+        """Returns columns of events, those with a declared type in the one that the table has."""
+        return self._as_declared(table, sent, self.table_columns(table))
+
+    def _as_declared(self, table: str, sent: tuple[Column, ...], columns: Sequence[TableColumn]) -> tuple[Column, ...]:
+        declared = self._rules.declared.get(table, {})
+        if not declared and not any(column.declared for column in columns):
+            return sent
+        names = self._rules.spelling(table).table_names([c.name for c in sent], [c.name for c in columns])
+        return as_declared(sent, columns, declared, names, self.lives(table))
 
     def evolve(
         self, batch: TableBatch, incoming: Incoming, stored: TableState, schemas: Schemas, origin: str = ""
@@ -160,14 +201,14 @@ class TableSchemas:
         """Returns the table's schema after these groups, written to the catalog and the stored tables, or None where it
         has no key or columns yet; and the groups that it refuses. `origin`: the table's server and database."""
         self.revisions.bring_up(batch.table, stored)
-        entry = self.revisions.get(batch.table)
-        known_schema = entry.table_schema if entry else None
-        columns = known_schema.columns if known_schema else ()
+        entry, columns = self.revisions.get(batch.table), self.table_columns(batch.table)
+        self._log_other_types(batch.table, columns)
         refused: Refused = {}
         retyped: dict[Group, tuple[IncompatibleType, ...]] = {}
         spelling, key = self._rules.spelling(batch.table), self.key(batch)
-        for group, arrived in self.policies.admitted(batch.table, incoming, known_schema):
+        for group, sent in self.policies.admitted(batch.table, incoming, entry.table_schema if entry else None):
             names = spelling.table_names(key or (), (c.name for c in columns)).values()
+            arrived = self._as_declared(batch.table, sent, columns)
             outcome = evolve(columns, arrived, spelling, group.schema_id is not None, names)
             columns = outcome.columns
             _require_distinct_columns(outcome.conflicts)
@@ -185,7 +226,7 @@ class TableSchemas:
         self._rules.shredded.require_readable_owner(table_schema)
         seen = {t for g in batch.groups if g.kind != RESYNCED for t in g.topics}
         topics = tuple(sorted(seen | set(entry.topics if entry else ())))
-        readable = [(group, arrived) for group, arrived in incoming if group not in refused]
+        readable = [(group, sent) for group, sent in incoming if group not in refused]
         shown = self._seen.new(batch, readable, entry, schemas, partial(self._definition, table_schema))
         known = entry.versions if entry else frozenset()
         versions = known | shown if shown else known
@@ -193,6 +234,10 @@ class TableSchemas:
         new = replace(new, former_keys=entry.former_keys) if entry else new
         if shown or entry is None or columns != entry.table_schema.columns:
             new = replace(new, table_schema=replace(table_schema, columns=with_newest_types(columns, new.lives)))
+        if entry is not None:
+            keys = {*key, *chain.from_iterable(entry.former_keys)}
+            hashed = with_hashed_types(entry.table_schema.columns, new.table_schema.columns, keys)
+            new = replace(new, table_schema=replace(new.table_schema, columns=hashed))
         for group, types in retyped.items():
             if unknown := unreadable(types, new.lives, group.first_position, group.last_position):
                 refused[group] = unknown
@@ -200,6 +245,20 @@ class TableSchemas:
         if entry is None or new != replace(entry, revision=0, path=new.path, is_intent=True):
             entry = self.revisions.record(entry, new, stored)
         return entry.table_schema, refused
+
+    def _log_other_types(self, table: str, columns: Sequence[TableColumn]) -> None:
+        """Logs, once for each table, the columns that have another type than the pipeline's file declares."""
+        declared = self._rules.declared.get(table, {})
+        if not declared or not columns or table in self._compared:
+            return
+        self._compared.add(table)
+        names = self._rules.spelling(table).table_names([*declared], [c.name for c in columns])
+        for found in differences(columns, {names[name]: text for name, text in declared.items()}):
+            _log.warning(
+                "%s: column %r is %s in the table and declared as %s: it keeps its type until the table is rebuilt "
+                "(ingest backfill %s --rebuild --table %s)",
+                *(table, found.column, found.in_table, found.in_event, self._pipeline, table),
+            )
 
     def _definition(self, table_schema: TableSchema, columns: Sequence[Column]) -> Definition | None:
         """Returns the definition of events with these columns; None if the table can't have them, or has not got them
@@ -229,13 +288,14 @@ class TableSchemas:
             return declared
         key_text = key_json(F.col("key"))
         names = F.json_object_keys(F.when(F.try_parse_json(key_text).isNotNull(), key_text))
-        keyed_events = batch.events.where(batch.changed & F.col("key").isNotNull())
         # The first record in the transport: a later one may name fewer columns.
-        first = keyed_events.agg(F.min_by("key", F.struct("offset", "topic", "partition")).alias("key"))
-        row = first.where(F.col("key").isNotNull()).select(names.alias("names")).first()
-        if row is None:
-            return ()
-        return tuple(row.names) if row.names else None
+        at = F.when(F.col("key").isNotNull(), F.struct("offset", "topic", "partition"))
+        begins_with_key = F.min_by(F.col("key").isNotNull(), "position").alias("begins_with_key")
+        first = batch.events.where(batch.changed).agg(F.min_by("key", at).alias("key"), begins_with_key)
+        row = first.select("key", "begins_with_key", names.alias("names")).first()
+        if row is None or row["key"] is None or not row["begins_with_key"]:
+            return ()  # If the source gives it a key later, its rows go on by that.
+        return tuple(row["names"]) if row["names"] else None
 
 
 def _require_distinct_columns(conflicts: Sequence[ColumnConflict]) -> None:

@@ -69,7 +69,7 @@ def _partitions_of(stored: TableState) -> set[int]:
 def _keys_in_several_partitions(changes: DataFrame, table_schema: TableSchema, stored: TableState) -> DataFrame:
     """Returns the keys of the changes whose states, new and stored, come from more than one partition."""
     partition = F.col(POSITION_COLUMN)["partition"].alias("_ingest_partition")
-    key_hash = tombstone_key(list(table_schema.key)).alias(TOMBSTONE_KEY)
+    key_hash = tombstone_key(table_schema.key, table_schema.key_types).alias(TOMBSTONE_KEY)
     keyed = changes.where(F.col(CODE).isNull())
     states = [keyed.select(key_hash, partition)]
     if stored.silver.exists():

@@ -12,7 +12,7 @@ and changes nothing. So the result depends on no batching, order or repetition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 
 from pyspark.sql import Column, DataFrame
@@ -21,7 +21,11 @@ from pyspark.sql import functions as F
 from ingest.changelog.change import CODE, DELETED, POSITION_COLUMN, REASON, quoted
 from ingest.changelog.position import POSITION, is_same_source_position
 from ingest.merge.key_join import joined_by_key
+from ingest.merge.table_schema import KeyTypes
+from ingest.values.exact_cast import exact_cast
+from ingest.values.postgres_cast import Cast
 from ingest.values.render import LOSSLESS_JSON
+from ingest.values.types import LogicalType
 
 TOMBSTONE_KEY = "_ingest_tombstone_key"
 OLDER_THAN_HORIZON = "older-than-horizon"
@@ -33,19 +37,38 @@ INSERT, UPDATE, DELETE, WRITE_TOMBSTONE, REFUSE = "insert", "update", "delete", 
 change can't be applied and goes to quarantine."""
 
 
-def tombstone_key(key: Sequence[str]) -> Column:
-    """Returns the SHA-256 of the key columns' JSON, as binary: a tombstone stores no value of the key."""
-    return _tombstone_key(tuple(key))
+def tombstone_key(key: Sequence[str], types: KeyTypes = ()) -> Column:
+    """Returns the SHA-256 of the key columns' JSON, as binary: a tombstone stores no value of the key. `types`: of
+    columns whose type has changed; their values have the JSON of the first type that holds them."""
+    return _tombstone_key(tuple(key), types)
 
 
 @lru_cache(maxsize=512)
-def _tombstone_key(key: tuple[str, ...]) -> Column:
-    return tombstone_key_of([quoted(c) for c in key])
+def _tombstone_key(key: tuple[str, ...], types: KeyTypes) -> Column:
+    return tombstone_key_of({c: quoted(c) for c in key}, types)
 
 
-def tombstone_key_of(values: Sequence[Column]) -> Column:
-    """Returns `tombstone_key` of the given values, which must bear the names of the key columns."""
-    return F.unhex(F.sha2(F.to_json(F.struct(*values), LOSSLESS_JSON), 256))
+def tombstone_key_of(values: Mapping[str, Column], types: KeyTypes = ()) -> Column:
+    """Returns `tombstone_key` of the given values of the key columns."""
+    changed = {name: of_column for name, of_column in types if name in values}
+    json = _json(values) if not changed else _json_of_first_types(values, changed)
+    return F.unhex(F.sha2(json, 256))
+
+
+def _json(values: Mapping[str, Column]) -> Column:
+    return F.to_json(F.struct(*(value.alias(name) for name, value in values.items())), LOSSLESS_JSON)
+
+
+def _json_of_first_types(values: Mapping[str, Column], types: Mapping[str, Sequence[LogicalType]]) -> Column:
+    """Returns the JSON that `_json` had before types changed, of values that these types hold."""
+    members = []
+    for name, value in values.items():
+        *former, current = types.get(name, (None,))
+        exact = [exact_cast(value, Cast(current, type_)) for type_ in former if type_ is not None and current]
+        found = [F.when(one.isNotNull(), _json({name: one})) for one in exact]
+        member = F.coalesce(*found, _json({name: value}))
+        members.append(F.substring(member, F.lit(2), F.length(member) - 2))
+    return F.concat(F.lit("{"), F.concat_ws(",", *members), F.lit("}"))
 
 
 def refuse_below_horizon(states: DataFrame, position: Column, nothing_known: Column, horizon: Column) -> DataFrame:

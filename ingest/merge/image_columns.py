@@ -16,6 +16,7 @@ from ingest.changelog.position import POSITION
 from ingest.evolution.policies import TableColumn
 from ingest.merge.image_values import default_value, is_undecodable, table_value
 from ingest.merge.table_schema import TableSchema
+from ingest.values.columns import Column
 from ingest.values.unavailable import is_unavailable
 
 
@@ -57,7 +58,7 @@ def lists_of_columns(table_schema: TableSchema, reader: ImageReader) -> dict[str
     for name, c in reader.main_by_name.items():
         value = image(reader.main, reader).getField(c.name)
         withheld, withheld_before = (F.col(flag) for flag in flag_names(name, reader))
-        broken.append(F.when(~withheld & is_undecodable(value, c, columns[name], reader), F.lit(name)))
+        broken.append(F.when(~withheld & is_undecodable(value, c, columns[name], reader), F.lit(_described(name, c))))
         if name in table_schema.key:
             continue  # A key column is taken from the record's key.
         partial.append(F.when(withheld, F.lit(name)))
@@ -75,6 +76,13 @@ def lists_of_columns(table_schema: TableSchema, reader: ImageReader) -> dict[str
         return F.when(~F.col(DELETED) & F.coalesce(*flags).isNotNull(), entries).otherwise(none)
 
     return {"_ingest_unavailable": names(partial), "_ingest_before": names(before), "_ingest_broken": names(broken)}
+
+
+def _described(name: str, column: Column) -> str:
+    """Returns the name of a column, with its types if it has a declared one."""
+    if column.written is None:
+        return name
+    return f"{name} ({column.written} in the event, declared as {column.type})"
 
 
 def column_positions(reader: ImageReader) -> SparkColumn:

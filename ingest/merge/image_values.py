@@ -11,6 +11,7 @@ from ingest.evolution.policies import TableColumn
 from ingest.jvm.plain_json import WITHOUT_LIMITS
 from ingest.values.columns import Column
 from ingest.values.decode import decode, undecodable
+from ingest.values.exact_cast import exact_cast
 from ingest.values.postgres_cast import Cast, converted_by
 from ingest.values.types import spark_type
 from ingest.values.wire_types import wire_spark_type
@@ -25,6 +26,10 @@ def table_value(value: SparkColumn, column: Column, target: TableColumn, reader:
 
 def is_undecodable(value: SparkColumn, column: Column, target: TableColumn, reader: ImageReader) -> SparkColumn:
     """Returns true for a value other than null that can't be decoded. Never null."""
+    if column.is_cast:
+        written = column.written or column.type
+        is_lost = decode(value, column.wire, written).isNotNull() & _as_declared(value, column).isNull()
+        return is_lost | undecodable(value, column.wire, written)
     is_cast = reader.casts_by_name.get(target.name, ()) != ()
     return undecodable(value, column.wire, column.type if is_cast else target.type)
 
@@ -42,4 +47,12 @@ def default_value(column: Column | None, target: TableColumn, casts: tuple[Cast,
 def _converted(value: SparkColumn, column: Column, target: TableColumn, casts: tuple[Cast, ...] | None) -> SparkColumn:
     if casts is None:
         return F.lit(None).cast(spark_type(target.type))
+    if column.is_cast:
+        return converted_by(_as_declared(value, column), casts)
     return converted_by(decode(value, column.wire, column.type if casts else target.type), casts)
+
+
+def _as_declared(value: SparkColumn, column: Column) -> SparkColumn:
+    """Returns a value in its declared type; null if it loses anything."""
+    written = column.written or column.type
+    return exact_cast(decode(value, column.wire, written), Cast(written, column.type))

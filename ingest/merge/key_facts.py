@@ -21,34 +21,40 @@ from pyspark.sql import functions as F
 
 from ingest.changelog.change import POSITION_COLUMN, quoted
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
+from ingest.merge.table_schema import KeyTypes
 
 _FACT = "_ingest_fact"
 
 
-def facts(events: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Returns `TOMBSTONE_KEY` and highest `_position` of the values of `key` that events carry."""
-    carried = events.select(tombstone_key(key).alias(TOMBSTONE_KEY), POSITION_COLUMN)
+def facts(events: DataFrame, key: Sequence[str], types: KeyTypes = ()) -> DataFrame:
+    """Returns `TOMBSTONE_KEY` and highest `_position` of the values of `key` that events carry. `types`: of columns
+    whose type has changed."""
+    carried = events.select(tombstone_key(key, types).alias(TOMBSTONE_KEY), POSITION_COLUMN)
     return carried.groupBy(TOMBSTONE_KEY).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
 
 
-def survivors(candidates: DataFrame, known: Mapping[tuple[str, ...], DataFrame]) -> DataFrame:
+def survivors(candidates: DataFrame, known: Mapping[tuple[str, ...], DataFrame], types: KeyTypes = ()) -> DataFrame:
     """Returns the images among `candidates` that no fact makes obsolete.
 
     `known`: key → facts of at least the candidates' values (`TOMBSTONE_KEY`, `_position`), of which there may be
-    several for one value."""
+    several for one value. `types`: as of `facts`."""
     for key, positions in known.items():
         is_obsolete = F.col(POSITION_COLUMN) < F.col(_FACT)
-        candidates = _with_fact(candidates, key, positions).where(~F.coalesce(is_obsolete, F.lit(False))).drop(_FACT)
+        candidates = (
+            _with_fact(candidates, key, positions, types).where(~F.coalesce(is_obsolete, F.lit(False))).drop(_FACT)
+        )
     return candidates
 
 
-def carriers(rows: DataFrame, key: Sequence[str], known: Mapping[tuple[str, ...], DataFrame]) -> DataFrame:
+def carriers(
+    rows: DataFrame, key: Sequence[str], known: Mapping[tuple[str, ...], DataFrame], types: KeyTypes = ()
+) -> DataFrame:
     """Returns the rows whose newest event carried `key`: all but those at whose own position there is a fact of another
-    key. `known`: other key → its facts."""
+    key. `known`: other key → its facts. `types`: as of `facts`."""
     for other, positions in known.items():
         if tuple(other) != tuple(key):
             is_carried = F.col(POSITION_COLUMN) == F.col(_FACT)
-            rows = _with_fact(rows, other, positions).where(~F.coalesce(is_carried, F.lit(False))).drop(_FACT)
+            rows = _with_fact(rows, other, positions, types).where(~F.coalesce(is_carried, F.lit(False))).drop(_FACT)
     return rows
 
 
@@ -71,7 +77,8 @@ def is_unknown(required: Sequence[str]) -> Column:
     return reduce(lambda one, other: one | other, (quoted(name).isNull() for name in required), F.lit(False))
 
 
-def _with_fact(rows: DataFrame, key: Sequence[str], positions: DataFrame) -> DataFrame:
+def _with_fact(rows: DataFrame, key: Sequence[str], positions: DataFrame, types: KeyTypes) -> DataFrame:
     """Returns the rows with `_FACT`, the highest position of the facts of their values of `key`; null without one."""
     highest = positions.groupBy(TOMBSTONE_KEY).agg(F.max(POSITION_COLUMN).alias(_FACT))
-    return rows.withColumn(TOMBSTONE_KEY, tombstone_key(key)).join(highest, TOMBSTONE_KEY, "left").drop(TOMBSTONE_KEY)
+    hashed = rows.withColumn(TOMBSTONE_KEY, tombstone_key(key, types))
+    return hashed.join(highest, TOMBSTONE_KEY, "left").drop(TOMBSTONE_KEY)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ingest.changelog.change import POSITION_COLUMN
 from ingest.evolution.policies import TableColumn
+from ingest.values.types import LogicalType
+
+KeyTypes = tuple[tuple[str, tuple[LogicalType, ...]], ...]
+"""Key columns whose type has changed, each with all of its types, the present one last."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,11 @@ class TableSchema:
     def names(self) -> list[str]:
         """The names of the columns."""
         return [c.name for c in self.columns]
+
+    @cached_property
+    def key_types(self) -> KeyTypes:
+        """The columns whose types have changed since they are hashed in tombstones."""
+        return tuple((c.name, (*c.hashed_as, c.type)) for c in self.columns if c.hashed_as)
 
     @property
     def identity(self) -> tuple[str, ...]:

@@ -56,10 +56,12 @@ def rules_of(pipeline: Pipeline) -> Rules:
         event_bytes=pipeline.limits.event_bytes,
     )
     keys = {t: s.primary_key for t, s in pipeline.tables.items() if s.primary_key is not None}
+    columns = {t: s.columns for t, s in pipeline.tables.items()}
     return Rules(
         naming=naming,
         primary_keys=keys,
-        columns={t: s.columns for t, s in pipeline.tables.items()},
+        columns=columns,
+        declared=columns,
         include_tables=source.include_tables,
         exclude_tables=source.exclude_tables,
         placeholder=source.debezium.unavailable_value_placeholder,

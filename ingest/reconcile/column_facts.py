@@ -87,9 +87,7 @@ class ColumnFacts:
         at = F.col(POSITION_COLUMN)
         new = F.max(F.when(_is_event(), at)).alias(POSITION_COLUMN)
         target = F.to_json(NEW_KEY, LOSSLESS_JSON).alias(MOVED_TO)
-        moves = facts.where(F.col(NEW_KEY).isNotNull()).select(
-            "*", tombstone_key(self._names).alias(TOMBSTONE_KEY), target
-        )
+        moves = facts.where(F.col(NEW_KEY).isNotNull()).select("*", self._hashed.alias(TOMBSTONE_KEY), target)
         moves = moves.groupBy(TOMBSTONE_KEY, MOVED_TO).agg(
             new, F.max(F.when(~_is_event(), at)).alias("_ingest_recorded_position")
         )
@@ -103,6 +101,10 @@ class ColumnFacts:
     @property
     def _names(self) -> list[str]:
         return list(self.table_schema.identity)
+
+    @property
+    def _hashed(self) -> Column:
+        return tombstone_key(self._names, self.table_schema.key_types)
 
     @property
     def _key(self) -> list[Column]:
@@ -120,7 +122,7 @@ class ColumnFacts:
 
     def _recorded_moves(self, keys: DataFrame, facts: DataFrame) -> DataFrame:
         """Returns the moves that tombstones of these keys have recorded, as facts."""
-        hashed = keys.withColumn(TOMBSTONE_KEY, tombstone_key(self._names))
+        hashed = keys.withColumn(TOMBSTONE_KEY, self._hashed)
         moves = self.stored.tombstones.moves(hashed).join(hashed, TOMBSTONE_KEY)
         values = {k: quoted(k) for k in self._names} | {DELETED: F.lit(True), POSITION_COLUMN: F.col(POSITION_COLUMN)}
         target = facts.schema[NEW_KEY].dataType
@@ -145,7 +147,7 @@ class ColumnFacts:
             rows = rows.withColumns({DELETED: F.lit(False), **none})
             found.append(rows.select(*self._columns, *stored_columns(kind, self.table_schema.names, F.col(LOCATION))))
         if self.stored.tombstones.exists():
-            hashed = keys.withColumn(TOMBSTONE_KEY, tombstone_key(names))
+            hashed = keys.withColumn(TOMBSTONE_KEY, self._hashed)
             tombstones = self.stored.tombstones.matching(hashed, names)
             absent = [f for f in facts.schema.fields if f.name not in tombstones.columns]
             nulls = {f.name: F.lit(None).cast(f.dataType) for f in absent}

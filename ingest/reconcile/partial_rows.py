@@ -44,7 +44,7 @@ def reconcile_partial_rows(
     joined = join_states(facts, key, columns, partial_columns).withColumn(CODE, F.lit(None).cast("string"))
     joined = above_resync(joined, truncation.resynced).drop(CODE)
     states = with_partial_row_actions(joined, table_schema.names)
-    states = checkpoint(states.withColumn(TOMBSTONE_KEY, tombstone_key(key)))
+    states = checkpoint(states.withColumn(TOMBSTONE_KEY, tombstone_key(key, table_schema.key_types)))
     horizon = stored.tombstones.horizon()
     if horizon is not None:
         everything, states = _refuse_beyond_horizon(everything, states, key, horizon)

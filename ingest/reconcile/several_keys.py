@@ -53,6 +53,10 @@ class SeveralKeys:
     former: tuple[Key, ...]
     required: Key = ()
 
+    def hashed(self, key: Key) -> Column:
+        """Returns the `tombstone_key` of one of the keys."""
+        return tombstone_key(key, self.table_schema.key_types)
+
 
 def require_rekeyable(table: str, stored: TableState, others: Mapping[Key, Key]) -> None:
     """Raises TableUnusable where the versions of the table's rows are kept, which are told apart by one key."""
@@ -73,24 +77,25 @@ def reconcile_several_keys(
     A partial image is refused: the row that has its other values can't be found any more."""
     everything = above_truncate(changes(ImageChoice.AFTER), truncation.position)
     newest = above_resync(compacted(everything, keys.carried), truncation.resynced)
-    states = checkpoint(_with_refusals(newest, keys.carried, stored))
+    states = checkpoint(_with_refusals(newest, keys, stored))
     refused = states.where(F.col(CODE).isNotNull())
     able = states.where(F.col(CODE).isNull()).drop(CODE, REASON)
     candidates = checkpoint(_candidates(able, keys, stored))
-    known = {key: _stored_facts(candidates, key, stored) for key in (*keys.former, keys.table_schema.key)}
+    known = {key: _stored_facts(candidates, keys.hashed(key), stored) for key in (*keys.former, keys.table_schema.key)}
     # By what is stored: a row has the position of its newest fact until a newer one comes.
-    rows = carriers(candidates.where(F.col(_ORIGIN) != _STATE), keys.table_schema.key, known)
-    own = facts(rows, keys.table_schema.key)
-    known[keys.carried] = known[keys.carried].unionByName(facts(able, keys.carried))
+    types = keys.table_schema.key_types
+    rows = carriers(candidates.where(F.col(_ORIGIN) != _STATE), keys.table_schema.key, known, types)
+    own = facts(rows, keys.table_schema.key, types)
+    known[keys.carried] = known[keys.carried].unionByName(facts(able, keys.carried, types))
     known[keys.table_schema.key] = known[keys.table_schema.key].unionByName(own)
-    left = survivors(candidates, known).withColumn(_IS_SHOWN, is_newest(keys.table_schema.key, keys.required))
+    left = survivors(candidates, known, types).withColumn(_IS_SHOWN, is_newest(keys.table_schema.key, keys.required))
     left = checkpoint(left)
     if keys.required:
         log_unknown_keys(left.where(F.col(_ORIGIN) == _STATE), keys.table_schema, keys.required)
     return _changeset(able, refused, candidates, left, keys, stored)
 
 
-def _with_refusals(states: DataFrame, carried: Key, stored: TableState) -> DataFrame:
+def _with_refusals(states: DataFrame, keys: SeveralKeys, stored: TableState) -> DataFrame:
     """Returns the states with a `CODE` where they can't be applied."""
     is_partial = F.col(CODE).isNull() & ~F.col(DELETED) & F.col(COLUMN_POSITIONS).isNotNull()
     refusal = {CODE: PARTIAL, REASON: _PARTIAL_REASON}
@@ -100,7 +105,7 @@ def _with_refusals(states: DataFrame, carried: Key, stored: TableState) -> DataF
     horizon = stored.tombstones.horizon()
     if horizon is None:
         return states
-    hashed = states.withColumn(TOMBSTONE_KEY, tombstone_key(carried))
+    hashed = states.withColumn(TOMBSTONE_KEY, keys.hashed(keys.carried))
     told = stored.tombstones.matching(hashed).select(TOMBSTONE_KEY, F.lit(True).alias("_ingest_is_told"))
     known = hashed.join(F.broadcast(told), TOMBSTONE_KEY, "left")
     refused = refuse_below_horizon(
@@ -144,9 +149,9 @@ def _of(rows: DataFrame, columns: Sequence[str], origin: int) -> DataFrame:
     return rows.select(*map(quoted, columns), F.lit(origin).alias(_ORIGIN))
 
 
-def _stored_facts(candidates: DataFrame, key: Key, stored: TableState) -> DataFrame:
-    """Returns the tombstones of the candidates' values of `key`."""
-    hashed = candidates.select(tombstone_key(key).alias(TOMBSTONE_KEY), POSITION_COLUMN).distinct()
+def _stored_facts(candidates: DataFrame, hashed_key: Column, stored: TableState) -> DataFrame:
+    """Returns the tombstones of the candidates' values of a key. `hashed_key`: its `tombstone_key`."""
+    hashed = candidates.select(hashed_key.alias(TOMBSTONE_KEY), POSITION_COLUMN).distinct()
     if not stored.tombstones.exists():
         return hashed.limit(0)
     return stored.tombstones.matching(hashed).select(TOMBSTONE_KEY, POSITION_COLUMN)
@@ -161,7 +166,7 @@ def _changeset(
     waiting = hidden.where(F.col(_ORIGIN) != _IN_PENDING).withColumn(ACTION, F.lit(INSERT))
     kept = hidden.where(F.col(_ORIGIN) == _IN_PENDING).select(LOCATION)
     removed = candidates.where(F.col(_ORIGIN) == _IN_PENDING).select(LOCATION).join(kept, LOCATION, "left_anti")
-    new = checkpoint(_new_facts(able, keys.carried, stored))
+    new = checkpoint(_new_facts(able, keys.hashed(keys.carried), stored))
     applied = new.select(EVENT_ID).distinct().count()
     return Changeset(
         _row_changes(shown),
@@ -203,9 +208,9 @@ def _row_changes(states: DataFrame) -> RowChanges | None:
     return RowChanges(states, actions, files, rows, by_location=True) if rows else None
 
 
-def _new_facts(able: DataFrame, carried: Key, stored: TableState) -> DataFrame:
+def _new_facts(able: DataFrame, hashed_key: Column, stored: TableState) -> DataFrame:
     """Returns the states that are newer than what is known of their values of `carried`, with their `TOMBSTONE_KEY`."""
-    hashed = able.withColumn(TOMBSTONE_KEY, tombstone_key(carried))
-    known = _stored_facts(able, carried, stored).withColumnRenamed(POSITION_COLUMN, _OLD_POSITION)
+    hashed = able.withColumn(TOMBSTONE_KEY, hashed_key)
+    known = _stored_facts(able, hashed_key, stored).withColumnRenamed(POSITION_COLUMN, _OLD_POSITION)
     is_new = F.col(_OLD_POSITION).isNull() | (F.col(POSITION_COLUMN) > F.col(_OLD_POSITION))
     return hashed.join(known, TOMBSTONE_KEY, "left").where(is_new).select(TOMBSTONE_KEY, POSITION_COLUMN, EVENT_ID)

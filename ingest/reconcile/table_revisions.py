@@ -15,7 +15,8 @@ from ingest.evolution.life import Lives
 from ingest.evolution.seen_versions import columns_with_unshown_fill
 from ingest.evolution.type_steps import keep_values
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
-from ingest.lakehouse.rekeying import rekey
+from ingest.lakehouse.rekeying import log_unknown_keys, rekey
+from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile.changeset import TableState
 from ingest.values.postgres_cast import Known, known_values
@@ -57,6 +58,8 @@ class TableRevisions:
                 before = self._entry_of(entry, revision, known)
                 if before.table_schema.key == entry.table_schema.key:
                     part.evolve(before.table_schema, entry.table_schema, entry.altered_since(before))
+                    if part is stored.silver:
+                        _log_unknown_keys(stored, before.table_schema, entry.table_schema)
                 else:  # A revision of its own, of all tables that hold rows.
                     former = [key for key in entry.former_keys if key != before.table_schema.key]
                     rekey(stored, before.table_schema, entry.table_schema, former, entry.required_key)
@@ -95,6 +98,15 @@ class TableRevisions:
                 "to read them again, run: ingest resync %s %s",
                 *(after.table_schema.table, column, self._pipeline, after.table_schema.table),
             )
+
+
+def _log_unknown_keys(stored: TableState, before: TableSchema, after: TableSchema) -> None:
+    """Logs the rows whose key column has got a type that doesn't tell its value."""
+    old = {column.name: column.type for column in before.columns}
+    changed = [(c.name, old[c.name], c.type) for c in after.columns if c.name in after.key and c.name in old]
+    doubtful = [name for name, was, now in changed if was != now and known_values(was, now) is not Known.EVERY]
+    if doubtful and stored.silver.exists():
+        log_unknown_keys(stored.silver.rows(), after, doubtful)
 
 
 def _log_assumed_fills(table: str, before: Lives, after: Lives) -> None:

@@ -112,7 +112,8 @@ def _states(
     rows = _without_null_columns(above_truncate(decoding.decode(*events), truncated))
     if parts is None:
         rows = rows.coalesce(1)  # Each part of a Decoding has partitions of its own.
-    return above_resync(compacted(rows, key, parts), resynced).withColumn(TOMBSTONE_KEY, tombstone_key(key))
+    hashed = tombstone_key(key, decoding.table_schema.key_types)
+    return above_resync(compacted(rows, key, parts), resynced).withColumn(TOMBSTONE_KEY, hashed)
 
 
 def _silver_rows(include_tied: bool, resolved: DataFrame) -> DataFrame:

@@ -71,7 +71,8 @@ class Column:
 
     `default`: JSON text in the column's encoding; valid only if `has_default`. `sealed`: of an encrypted column, the
     column that its values decrypt to. `inferred`: the type was inferred from values. `as_stored`: the type is the
-    table's, since the event has none.
+    table's, since the event has none. `written`: the type that events have, where `type` is the declared one; None
+    where none is declared. `is_cast`: values are read as `written` and then cast to `type`.
     """
 
     name: str
@@ -83,3 +84,5 @@ class Column:
     sealed: Column | None = None
     inferred: bool = False
     as_stored: bool = False
+    written: LogicalType | None = None
+    is_cast: bool = False

@@ -138,6 +138,15 @@ def struct_of(fields: dict[str, LogicalType]) -> LogicalType:
     return LogicalType(Kind.STRUCT, elements=tuple(fields.values()), names=tuple(fields))
 
 
+def has_same_json(one: LogicalType, other: LogicalType) -> bool:
+    """Returns True if each value of both types has one JSON (`render.LOSSLESS_JSON`)."""
+    return (
+        spark_type(one) == spark_type(other)
+        or (one.kind in INTEGERS and other.kind in INTEGERS)
+        or (one.kind is other.kind is Kind.DECIMAL and one.scale == other.scale)
+    )
+
+
 def with_scale(scale: int) -> LogicalType:
     """Returns the `decimal_text` of a numeric with a scale and too many digits for Delta. Only definitions of tables
     have it; columns are stored by the plain type."""

@@ -36,7 +36,7 @@ def rules() -> Iterator[Rule]:
     return (make() for make in _RULES)
 
 
-def row(i: int, v: Any) -> dict[str, Any]:
+def row(i: Any, v: Any) -> dict[str, Any]:
     return {"id": i, "v": v}
 
 

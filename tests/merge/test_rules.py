@@ -13,7 +13,16 @@ from pyspark.sql import SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
 from tests.changelogs import write
-from tests.merge import origin_rules, resync_rules, snapshot_rules, type_rules  # noqa: F401 (their rules are among all)
+from tests.merge import (  # noqa: F401 (their rules are among all)
+    declared_rules,
+    key_type_rules,
+    new_key_rules,
+    origin_rules,
+    resync_rules,
+    snapshot_rules,
+    tombstone_rules,
+    type_rules,
+)
 from tests.merge.rule_groups import RuleGroup, rule_groups
 from tests.merge.rules import Rows, Rule, rules
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 from random import Random
 
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200")) // 40
 SEED = int(os.environ.get("FUZZ_SEED", "12"))
 STATEMENTS = ("insert", "insert", "insert", "update", "update", "move", "delete", "alter key", "alter key")
+BEFORE_A_KEY = ("insert", "insert", "insert", "update", "update", "delete", "alter key")
 
 KNOWN = (
     (("id", "r"), "c1,7@10(1,7,a) c1,8@20(1,8,b) #id@30 c2@40(2,7,c)"),
@@ -45,6 +46,19 @@ def stories(random: Random) -> Iterator[TableStory]:
             yield story
 
 
+def stories_of_new_keys(random: Random) -> Iterator[TableStory]:
+    """Yields tables that have no key first, and then one."""
+    for number in count():
+        start = random_definition(random, "adaptive", keyless=True)
+        kinds = ["insert", "insert", *random.choices(BEFORE_A_KEY, k=random.choice((8, 20)))]
+        drawn = [Statement(kind, random.getrandbits(32)) for kind in kinds]  # type: ignore[arg-type]
+        story = interpret(start, drawn, f"public.t{number}", full=True)
+        sent = [event.carried.key for event in story.events if event.carried is not None and event.ddl is None]
+        keys = [key for key, _ in groupby(sent)]
+        if len(keys) == 2 and not keys[0]:
+            yield story
+
+
 @pytest.mark.long
 def test_known_changelogs_are_what_the_keys_of_their_events_show(spark: SparkSession, tmp_path: Path) -> None:
     starts = [SourceTable({name: SourceColumn() for name in ("id", "r", "v")}, key) for key, _ in KNOWN]
@@ -55,3 +69,8 @@ def test_known_changelogs_are_what_the_keys_of_their_events_show(spark: SparkSes
 @pytest.mark.parametrize("batches", [1, pytest.param(6, marks=pytest.mark.long)])
 def test_tables_are_what_the_keys_of_their_events_show(spark: SparkSession, tmp_path: Path, batches: int) -> None:
     check_rows(spark, tmp_path, stories, SEED, CASES, batches)
+
+
+@pytest.mark.parametrize("batches", [1, pytest.param(6, marks=pytest.mark.long)])
+def test_tables_that_get_a_key_are_what_their_events_show(spark: SparkSession, tmp_path: Path, batches: int) -> None:
+    check_rows(spark, tmp_path, stories_of_new_keys, SEED, CASES, batches)

@@ -46,7 +46,8 @@ class RowReferences:
     def _rows(self, place: str, stored: Silver, table_schema: TableSchema) -> DataFrame:
         own = own_keys(table_schema)
         item = F.to_json(F.struct(F.lit(stored.path), LOCATION))
-        key = tombstone_key(list(table_schema.key)) if table_schema.key else F.lit(None).cast("binary")
+        hashed = tombstone_key(table_schema.key, table_schema.key_types)
+        key = hashed if table_schema.key else F.lit(None).cast("binary")
         return stored.located().select(
             F.lit(place).alias(PLACE),
             item.alias(ITEM),
