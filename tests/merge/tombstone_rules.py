@@ -73,21 +73,6 @@ def null_tombstone_before_its_row() -> Rule:
 
 
 @rule
-def null_tombstone_of_a_column_named_payload() -> Rule:
-    t = Topic(key=("payload", "id"))
-    t.change("c", 10, {"payload": 7, "id": 1})
-    t.change("c", 20, {"payload": 7, "id": 2})
-    t.tombstone({"payload": 7, "id": 1})
-    t.change("u", 15, {"payload": 7, "id": 1})
-    return Rule(
-        "a null tombstone of a key with a column `payload` is placed by all columns",
-        t.records,
-        {ORDERS: [{"payload": 7, "id": 1}, {"payload": 7, "id": 2}]},
-        settings=OWN_TABLE,
-    )
-
-
-@rule
 def null_tombstone_is_read_by_its_own_schema() -> Rule:
     t = Topic(key=("at",))
     at = {**MICROS, "field": "at", "optional": False}
