@@ -110,7 +110,7 @@ class BatchChanges:
             columns = key_columns_of(schema, self._rules.times_out_of_range)
             names = spelling.table_names([c.name for c in columns], table_schema.names)
             known = tuple(c for c in columns if names[c.name] in table_schema.names)
-            if known:
+            if known and {*table_schema.key} <= {names[c.name] for c in known}:
                 yield schema, self._reader(image_choice, of_types(known, table_schema.columns, names))
 
     def _reader(self, image_choice: ImageChoice, wire: tuple[Column, ...], group: Group | None = None) -> ImageReader:

@@ -103,6 +103,21 @@ def null_tombstone_of_another_form_of_time() -> Rule:
 
 
 @rule
+def null_tombstone_without_a_part_of_a_declared_key() -> Rule:
+    t = Topic(key=("id",))
+    columns = schema(ID, ("r", "int32"))
+    t.change("c", 10, {"id": 1, "r": 7}, schema=columns, key=wrapped({"id": 1}))
+    t.tombstone(wrapped({"id": 1}))
+    return Rule(
+        "a null tombstone without a column of the declared key is refused",
+        t.records,
+        {ORDERS: [{"id": 1, "r": 7}]},
+        {1: "no-key"},
+        {"tables": {ORDERS: {"primary_key": ["id", "r"]}}},
+    )
+
+
+@rule
 def null_tombstones_of_rows() -> Rule:
     t = Topic()
     fields = {"type": "struct", "fields": [{"field": n, "type": k, "optional": True} for n, k in (ID, ("v", "string"))]}
