@@ -24,6 +24,7 @@ from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.backfills import REBUILD, BackfillRun, Backfills
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.quarantine import Quarantine
+from ingest.lakehouse.schema_history import SchemaHistory
 from ingest.loop.set_aside import SetAsideTables
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
@@ -94,6 +95,7 @@ class Rebuild:
             report=report,
             history=history,
             slice_ends=slice_ends,
+            told=SchemaHistory(self._spark, self._layout.schemas, self._pipeline.name),
         )
 
     def _swap(self, table: str) -> None:
@@ -116,12 +118,13 @@ class Rebuild:
         known = {e.table_schema.table: e for e in catalog.entries(name)}.get(table)
         self._replace(entry, live, known.revision if known else 0)
         versions = known.versions if known else frozenset()
+        seen = known.seen_versions if known else frozenset()
         recorded = replace(
             entry,
             pipeline=name,
             path=live.silver.path,
             revision=known.revision + 1 if known else 1,
-            versions=entry.versions | versions,
+            versions=entry.versions | seen,
         )
         recorded = replace(recorded, table_schema=replace(entry.table_schema, revision=recorded.revision))
         catalog.record(recorded, versions)

@@ -96,7 +96,11 @@ class BatchChanges:
                 continue
             spelling = rules.spelling(table_schema.table)
             wire = columns_for_table(columns, table_schema.columns, table_schema.key, spelling)
-            parts.append(DecodingPart(group.decoding_key, ops, self._reader(image_choice, wire, group)))
+            reader = self._reader(image_choice, wire, group)
+            if self._lives.are_told:
+                parts += parts_by_position(group, ops, reader, self._lives, table_schema)
+            else:
+                parts.append(DecodingPart(group.decoding_key, ops, reader))
         rest = tuple(self._tombstone_readers(image_choice)) if self._batch.tombstones is not None or not parts else ()
         return Decoding(table_schema, tuple(parts), rest)
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import DecodingKey, Group, has_decoding_key
 from ingest.changelog.image_reader import ImageReader
 from ingest.changelog.position import is_read_without_position, position_literal
+from ingest.changelog.spelling import caseless
 from ingest.evolution.definition import Place
 from ingest.evolution.life import Lives, TypeStep
 from ingest.evolution.readings import Means, PlaceRange, boundaries, means, reading
@@ -35,23 +36,29 @@ class DecodingPart:
 
     def of(self, events: DataFrame) -> DataFrame:
         """Returns the part's events."""
-        position = F.col("position")
         rows = events.where(has_decoding_key(self.decoding_key))
         if self.ops is not None:
             rows = rows.where(F.col("op").isin(*self.ops))
-        if self.begin is not None:
-            rows = rows.where(position >= position_literal(self.begin))
-        if self.end is not None:
-            rows = rows.where(position < position_literal(self.end))
+        rows = _between(rows, self.begin, self.end)
         if self.has_position is not None:
-            rows = rows.where(is_read_without_position(position) != self.has_position)
+            rows = rows.where(is_read_without_position(F.col("position")) != self.has_position)
         return rows
+
+
+def _between(events: DataFrame, begin: Place | None, end: Place | None) -> DataFrame:
+    """Returns the events at positions from `begin` on, below `end`; None for no bound."""
+    if begin is not None:
+        events = events.where(F.col("position") >= position_literal(begin))
+    if end is not None:
+        events = events.where(F.col("position") < position_literal(end))
+    return events
 
 
 def parts_by_position(
     group: Group, ops: tuple[str, ...] | None, reader: ImageReader, lives: Lives, table_schema: TableSchema
 ) -> Iterator[DecodingPart]:
-    """Yields the parts of a group whose events have a schema. `reader`: reads all columns of the schema."""
+    """Yields the parts of a group. `reader`: reads all columns of the schema, or all that events without one have.
+    Values of these are not converted."""
     part = DecodingPart(group.decoding_key, ops, reader)
     newest = lives.places[-1] if lives.places else group.first_position
     if group.first_position >= newest:
@@ -64,10 +71,17 @@ def parts_by_position(
         yield replace(part, reader=_newest_reader(reader, lives, table_schema), has_position=False)
     begins = [None, *boundaries(lives, group.first_position, group.last_position)]
     readers = [_reader_at(begin or group.first_position, reader, lives, table_schema) for begin in begins]
+    if group.schema_id is None:
+        readers = [_without_casts(one) for one in readers]
     changes = [n for n in range(len(begins)) if n == 0 or readers[n] != readers[n - 1]]
     for number, following in zip(changes, [*changes[1:], None], strict=True):
         end = None if following is None else begins[following]
         yield replace(part, reader=readers[number], begin=begins[number], end=end, has_position=has_position)
+
+
+def _without_casts(reader: ImageReader) -> ImageReader:
+    """Returns the reader without conversions of values in events."""
+    return replace(reader, casts=tuple(one for one in reader.casts if one[0] in reader.lacking_by_name))
 
 
 def _newest_reader(reader: ImageReader, lives: Lives, table_schema: TableSchema) -> ImageReader:
@@ -99,7 +113,7 @@ def _reader_at(at: Place, reader: ImageReader, lives: Lives, table_schema: Table
     names = dict(reader.names)
     arrived = [replace(column, name=names.get(column.name, column.name)) for column in reader.wire]
     read = reading(lives, arrived, PlaceRange(at, at))
-    known = {life.column for life in lives.columns}
+    known = {caseless(step.name) for life in lives.columns for step in life.names}
     gone = set() if table_schema.key else {column for column, life in lives.shown.items() if life.end is not None}
     lacking = tuple(
         (column, fill.column)
@@ -107,10 +121,11 @@ def _reader_at(at: Place, reader: ImageReader, lives: Lives, table_schema: Table
         if column not in gone and means(lives, lives.shown[column], at) is not Means.VALUE
     )
     shown = {name: column for name, column in read.names.items() if column not in gone}
+    unread = {*table_schema.key} - {*shown.values()}
     read_columns = [
         (column, shown.get(renamed.name, renamed.name))
         for column, renamed in zip(reader.wire, arrived, strict=True)
-        if renamed.name not in known or renamed.name in shown or renamed.name in table_schema.key
+        if renamed.name in shown or renamed.name in unread or caseless(renamed.name) not in known
     ]
     fills = ((fill.column, name) for name, fill in read.lacking.items() if fill.column is not None)
     return replace(

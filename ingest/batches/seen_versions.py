@@ -52,10 +52,10 @@ class SeenVersions:
         reads the table's events of bronze in the range of positions concerned. If the pipeline has other readers, such
         as backfills, those that they have captured count too.
 
-        Of a table without known versions, the first one stands for the columns that it has. `entry`: the table's, None
-        for a new one."""
+        Of a table without known versions, the first one stands for the columns that it has, if no message tells them.
+        `entry`: the table's, None for a new one."""
         groups = {group: columns for group, columns in incoming if _has_schema(group, columns)}
-        known = entry.versions if entry else frozenset[Version]()
+        known = entry.seen_versions if entry else frozenset[Version]()
         if not groups or self._go_on(batch.table, groups, known, definition_of):
             return frozenset()
         changed = batch.events.where(batch.changed)
@@ -73,7 +73,8 @@ class SeenVersions:
             if any(run.first <= highest < run.last for run in runs):
                 runs = schema_runs(shown, batch.table, (*highest[:-1], highest[-1] + 1))
             new = definitions.versions([run for run in runs if run.first > highest])
-            return new | {stored_version(entry.table_schema.columns)} if new else new
+            is_assumed = new and not entry.told_versions
+            return new | {stored_version(entry.table_schema.columns)} if is_assumed else new
         novel = _novel_runs(runs, sorted(known, key=lambda version: version.since), definitions)
         if not novel:
             return frozenset()

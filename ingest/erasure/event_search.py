@@ -31,6 +31,7 @@ class EventReferences:
         columns = reduce(lambda known, reader: known | dict(reader.columns), readers, dict(rules.columns))
         self._rules = replace(rules, columns=columns)
         self._table_schemas = {e.table_schema.table: e.table_schema for e in context.table_schemas.entries}
+        self._lives = {e.table_schema.table: e.lives for e in context.table_schemas.entries}
         self._schemas = Schemas(
             rules.shredded.columns, rules.times_out_of_range, nesting_depth=rules.limits.nesting_depth
         )
@@ -70,7 +71,11 @@ class EventReferences:
         key = table_schema.key if table_schema is not None else self._rules.primary_keys.get(table, ())
         with_columns = [(group, self._schemas.columns(group, types)) for group in self._groups[table]]
         incoming = [(group, with_key(wire, key, known_columns)) for group, wire in with_columns]
-        events = key_references(self._events, None, table, key, incoming, known_columns, self._rules)
+        now = self._lives.get(table)
+        stored = () if table_schema is None else table_schema.columns
+        told = now if now is not None and now.are_told else None
+        by = (table, key, incoming, known_columns, self._rules, stored, told)
+        events = key_references(self._events, None, *by)
         item = F.to_json(EVENT_ID)
         no_tombstone_key = F.lit(None).cast("binary").alias(TOMBSTONE_KEY)
         return events.select(F.lit(BRONZE).alias(PLACE), item.alias(ITEM), no_tombstone_key, OWN_KEYS, REFERENCES)

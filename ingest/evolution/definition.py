@@ -101,6 +101,8 @@ class Definition:
 DROP_TABLE = "DROP TABLE"
 RENAME_TABLE = "RENAME TABLE"
 """The tag of the version of a name whose table has got another one."""
+UNREADABLE = "UNREADABLE"
+"""The tag of a version that a message should have told: up to the next one the table is what its events show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,11 @@ class Cause:
         """True if no table has the name from here on: it was dropped or renamed."""
         return self.tag in (DROP_TABLE, RENAME_TABLE)
 
+    @property
+    def is_unreadable(self) -> bool:
+        """True if the message about the version can't be read."""
+        return self.tag == UNREADABLE
+
 
 @dataclass(frozen=True, slots=True)
 class Version:
@@ -139,3 +146,8 @@ class Version:
     definition: Definition
     origin: Origin
     cause: Cause = field(default_factory=Cause)
+
+
+def unreadable_version(since: Place) -> Version:
+    """Returns the version in place of one whose message, at `since`, can't be read."""
+    return Version(since, Definition(()), Origin.TOLD, Cause(UNREADABLE))

@@ -17,6 +17,7 @@ def other_keys(
     columns: Sequence[str],
     spelling: Spelling,
     is_whole: bool,
+    told: Mapping[Key, Key] | None = None,
 ) -> dict[Key, Key]:
     """Returns those keys of events that are not the key in force: names in the events → names of the table's columns,
     in one order for all that name the same columns.
@@ -24,12 +25,13 @@ def other_keys(
     `carried`: names in the events. `former`: other keys that are known. `columns`: the table's. `is_whole`: a record's
     key names all of its columns; without a schema one that names fewer than the key in force may leave out a null. A
     key of columns that the table doesn't have identifies none of its rows, and an event without a key is identified by
-    its image."""
+    its image. `told`: names in the events → columns of the table, where messages tell that they have other names."""
+    told = told or {}
     found: dict[Key, Key] = {}
     for names in carried:
-        if names == in_force:
+        if names == in_force and names not in told:
             continue
-        key = tuple(spelling.table_names(names, columns).values())
+        key = told.get(names) or tuple(spelling.table_names(names, columns).values())
         is_part = not is_whole and set(key) < set(in_force)
         if key and set(key) <= set(columns) and set(key) != set(in_force) and not is_part:
             found[names] = next((one for one in (*former, *found.values()) if set(one) == set(key)), key)

@@ -140,6 +140,20 @@ class Lives:
         taken = (step.since for life in self.columns for step in life.names if caseless(step.name) == name)
         return any(since is not None and is_at_or_above(since, end) for since in taken)
 
+    @cached_property
+    def named(self) -> Mapping[str, tuple[Life, ...]]:
+        """All lives by each name that they have had, in `caseless` form."""
+        found: dict[str, dict[int, Life]] = {}
+        for number, life in enumerate(self.columns):
+            for step in life.names:
+                found.setdefault(caseless(step.name), {})[number] = life
+        return {name: tuple(same.values()) for name, same in found.items()}
+
+    @cached_property
+    def are_told(self) -> bool:
+        """True if the source told any of it, by attribute number."""
+        return any(life.number is not None for life in self.columns)
+
     def key_at(self, at: Place | None) -> KeyEra | None:
         """Returns the key in force at a position; None if none is known."""
         return next((era for era in reversed(self.keys) if is_at_or_above(at, era.begin)), None)

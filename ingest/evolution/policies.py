@@ -24,7 +24,8 @@ class TableColumn:
     column of the event whose default replaces a missing value. `sealed`: of an encrypted column, the column that its
     values decrypt to. `inferred`: the type was inferred from values. `declared`: the pipeline's file declares the type,
     which events don't change. `hashed_as`: the former types of a key column, the oldest first, by which tombstones
-    still know its values."""
+    still know its values. `hashed_name`: the name that it has in the hashes of tombstones, if that is another one: a
+    hash can't be computed anew for a row that is gone."""
 
     name: str
     type: LogicalType
@@ -33,6 +34,7 @@ class TableColumn:
     inferred: bool = False
     declared: bool = False
     hashed_as: tuple[LogicalType, ...] = ()
+    hashed_name: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
 
+from ingest.changelog.spelling import caseless
 from ingest.evolution.definition import NULL, UNKNOWN, Fill, Place, is_at_or_above
 from ingest.evolution.life import Life, Lives, TypeStep
 from ingest.evolution.readings import Means, means
@@ -32,6 +33,8 @@ class Piece:
         fill: of CONSTANT, the value.
         types: the first is that of the value, the others are those that it passes; of STORED empty if it passes none.
         undone: of STORED, the types that the value has passed but has not had at the source, from its own one on.
+        other: another stored column than that of the revision, which holds the values of these positions; by the
+            position of the row. None if there is none.
     """
 
     begin: Place | None
@@ -40,6 +43,7 @@ class Piece:
     fill: Fill = NULL
     types: tuple[TypeStep, ...] = ()
     undone: tuple[TypeStep, ...] = ()
+    other: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,14 @@ class LostRange:
     Attributes:
         stored: the stored column; None for the positions of rows.
         is_gone: rows of the range have been deleted, so that none can be found.
+        if_partial: values are lost only in rows with columns older than themselves.
     """
 
     stored: str | None
     begin: Place | None
     end: Place | None
     is_gone: bool = False
+    if_partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,13 @@ def altered_columns(before: Lives, after: Lives, keeps_dropped: bool = True) -> 
 
 def _recovered(before: Lives, after: Lives, life: Life, stored: str | None, piece: Piece) -> Piece:
     """Returns a piece of lost values as one of stored values if the types that they have passed can be undone."""
-    if piece.source is not Source.EVENTS or stored is None or _holder(before, after, life, piece.begin) != stored:
+    if piece.source is not Source.EVENTS or stored is None:
+        return piece
+    if piece.other is not None:
+        rest = _rest(before.shown[piece.other], life, piece.begin)
+        types = () if not rest else (before.shown[piece.other].types[-1], *rest)
+        return piece if rest is None else replace(piece, source=Source.STORED, types=types)
+    if _holder(before, after, life, piece.begin) != stored:
         return piece
     passed = before.shown[stored].later_types(piece.begin)
     if not are_reversible(passed):
@@ -129,7 +141,7 @@ def _recovered(before: Lives, after: Lives, life: Life, stored: str | None, piec
 
 def _alters(piece: Piece, stored: str | None) -> bool:
     if piece.source is Source.STORED:
-        return bool(piece.types)
+        return bool(piece.types) or piece.other is not None
     return stored is not None or piece.fill != NULL
 
 
@@ -144,7 +156,7 @@ def _kept(before: Lives, after: Lives, life: Life, piece: Piece) -> Piece:
         is_kept = is_dropped or is_same
     elif piece.source is Source.STORED:
         is_kept = keep_values(piece.types) and keep_values(piece.undone)
-    return Piece(piece.begin, piece.end, Source.STORED) if is_kept else piece
+    return Piece(piece.begin, piece.end, Source.STORED, other=piece.other) if is_kept else piece
 
 
 def _constant(before: Lives, old: Life, at: Place | None) -> Fill | None:
@@ -169,7 +181,7 @@ def needs_refold(before: Lives, after: Lives, through: Place | None = None) -> R
     gone = [LostRange(None, *b, is_gone=True) for b in bounds if _is_back(before, after, b[0])]
     keys = [LostRange(None, *b) for b in bounds if _is_other_key(before, after, b[0])]
     values = [
-        LostRange(revision.stored, piece.begin, piece.end)
+        LostRange(revision.stored, piece.begin, piece.end, if_partial=piece.other is not None)
         for revision in revisions(before, after)
         for piece in revision.pieces
         if piece.source is Source.EVENTS
@@ -198,8 +210,10 @@ def _is_back(before: Lives, after: Lives, at: Place | None) -> bool:
 
 
 def _is_other_key(before: Lives, after: Lives, at: Place | None) -> bool:
-    names = before.key_names(at), after.key_names(at)
-    return is_at_or_above(at, after.begin) and None not in names and {*(names[0] or ())} != {*(names[1] or ())}
+    old, new = before.key_names(at), after.key_names(at)
+    if old is None or new is None or not is_at_or_above(at, after.begin):
+        return False
+    return {*map(caseless, old)} != {*map(caseless, new)}
 
 
 def _revision(before: Lives, after: Lives, life: Life, bounds: tuple[Bounds, ...]) -> ColumnRevision:
@@ -218,7 +232,8 @@ def _holder(before: Lives, after: Lives, life: Life, at: Place | None) -> str | 
     if means(after, life, at) is not Means.VALUE:
         return None
     name = life.name(at)
-    same = (column for column, old in before.shown.items() if old.is_alive(at) and old.name(at) == name)
+    named = (column for column, old in before.shown.items() if caseless(old.name(at)) == caseless(name))
+    same = (column for column in named if before.shown[column].is_alive(at))
     return next((column for column in same if means(before, before.shown[column], at) is Means.VALUE), None)
 
 
@@ -235,18 +250,27 @@ def _piece(
         case Means.FILL:
             return Piece(begin, end, Source.CONSTANT, life.fill, life.types)
         case _ if stored is None or _holder(before, after, life, begin) != stored:
-            return Piece(begin, end, Source.EVENTS)
+            return Piece(begin, end, Source.EVENTS, other=_holder(before, after, life, begin))
         case _ if life.loses(begin):
             return Piece(begin, end, Source.CONSTANT, UNKNOWN)
     old = before.shown[stored]
-    rest = None if old.loses(begin) else not_passed(old.later_types(begin), life.later_types(begin))
+    rest = _rest(old, life, begin)
     if rest is None:
         return Piece(begin, end, Source.EVENTS)
     return Piece(begin, end, Source.STORED, types=(old.types[-1], *rest) if rest else ())
 
 
+def _rest(old: Life, life: Life, at: Place | None) -> tuple[TypeStep, ...] | None:
+    """Returns the types of `life` that a stored value of `old` has not passed yet; None if it has passed others."""
+    return None if old.loses(at) else not_passed(old.later_types(at), life.later_types(at))
+
+
 def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
     """Returns the pieces, neighbours that do the same as one."""
-    for _, group in groupby(pieces, key=lambda piece: (piece.source, piece.fill, piece.types, piece.undone)):
+    for _, group in groupby(pieces, key=_way):
         same = list(group)
         yield replace(same[0], end=same[-1].end)
+
+
+def _way(piece: Piece) -> tuple[object, ...]:
+    return piece.source, piece.fill, piece.types, piece.undone, piece.other

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from ingest.changelog.spelling import caseless
@@ -15,27 +15,39 @@ def combined(versions: Collection[Version]) -> tuple[Version, ...]:
     """Returns the versions by position, as they hold.
 
     From a told version on, up to the next one, it says which columns exist, their numbers, fills and key; other
-    versions there only show types as they are in events. A version from the source's catalog comes before that of the
-    event at its position. Duplicate deliveries of a message are one version."""
+    versions there only show types as they are in events, and columns that no message has ever named: the connector adds
+    these. From a message on that can't be read, events show all again. A version from the source's catalog comes before
+    that of the event at its position. Duplicate deliveries of a message are one version."""
     found: list[Version] = []
     told: Version | None = None
     early: list[Version] = []
+    named = {caseless(c.name) for v in versions if v.origin is Origin.TOLD for c in v.definition.columns}
     for version in _in_order(versions):
-        if version.origin is Origin.TOLD:
+        if version.cause.is_unreadable:
+            told, early = None, []
+        elif version.origin is Origin.TOLD:
             told = version
-            found.append(version)
+            found.append(version if told.cause.drops_table else _with_added(told, found[-1:], named))
             if not told.cause.drops_table:
                 # CREATE TABLE AS writes rows before its message.
-                found += [_typed(told, replace(shown, since=told.since)) for shown in early]
+                found += [_typed(told, replace(shown, since=told.since), named) for shown in early]
                 early = []
         elif told is not None:
             if told.cause.drops_table:
                 early.append(version)
             else:
-                found.append(_typed(told, version))
+                found.append(_typed(told, version, named))
         else:
             found.append(version)
     return tuple(found)
+
+
+def _with_added(told: Version, before: Iterable[Version], named: Collection[str]) -> Version:
+    """Returns a told version with the columns of the one before it that no message has ever named."""
+    added = tuple(c for one in before for c in one.definition.columns if caseless(c.name) not in named)
+    if not added:
+        return told
+    return replace(told, definition=replace(told.definition, columns=(*told.definition.columns, *added)))
 
 
 def _in_order(versions: Collection[Version]) -> list[Version]:
@@ -57,11 +69,13 @@ def _in_order(versions: Collection[Version]) -> list[Version]:
     return found
 
 
-def _typed(told: Version, shown: Version) -> Version:
-    """Returns the definition of `told` with the types that an event shows, from the event's position on."""
+def _typed(told: Version, shown: Version, named: Collection[str]) -> Version:
+    """Returns the definition of `told` with the types that an event shows, from the event's position on, and with its
+    columns that no message has ever named."""
     types = {caseless(column.name): column for column in shown.definition.columns}
     columns = tuple(_with_type(column, types.get(caseless(column.name))) for column in told.definition.columns)
-    definition = replace(told.definition, columns=columns)
+    added = tuple(column for column in shown.definition.columns if caseless(column.name) not in named)
+    definition = replace(told.definition, columns=(*columns, *added))
     return Version(shown.since, definition, Origin.SEEN)
 
 

@@ -21,7 +21,7 @@ from ingest.delta import delta_table
 from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
 from ingest.evolution.declared_types import with_declared_types
-from ingest.evolution.definition import Version
+from ingest.evolution.definition import Origin, Version
 from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import AddedColumns
@@ -46,9 +46,10 @@ _SCHEMA = T.StructType(
         T.StructField("versions", T.StringType()),
         T.StructField("former_keys", T.StringType()),
         T.StructField("added_columns", T.StringType()),
+        T.StructField("refold", T.StringType()),
     ]
 )
-_ADDED = ("origin", "versions", "former_keys", "added_columns")
+_ADDED = ("origin", "versions", "former_keys", "added_columns", "refold")
 """Columns that a catalog of an older version lacks."""
 
 
@@ -71,6 +72,8 @@ class CatalogEntry:
     the entry, which changed the tables first."""
     former_keys: tuple[tuple[str, ...], ...] = ()
     added_columns: AddedColumns = ()
+    refold: str = ""
+    """Why the table has to be folded from its events again; empty if it need not."""
 
     @cached_property
     def lives(self) -> Lives:
@@ -84,12 +87,23 @@ class CatalogEntry:
         return Accepted(self.table_schema.columns, self.versions, (self.table_schema.key, *self.former_keys))
 
     @cached_property
+    def seen_versions(self) -> frozenset[Version]:
+        """The versions that events show."""
+        return self.versions - self.told_versions if self.told_versions else self.versions
+
+    @cached_property
+    def told_versions(self) -> frozenset[Version]:
+        """The versions that messages tell."""
+        return frozenset(version for version in self.versions if version.origin is Origin.TOLD)
+
+    @cached_property
     def required_key(self) -> tuple[str, ...]:
         """The key columns that are NOT NULL at the source: those of the newest version, or the only one of the key."""
         key = self.table_schema.key
         if len(key) < 2 or not self.versions:
             return key[:1] if len(key) == 1 else ()
-        newest = max(self.versions, key=lambda version: version.since).definition
+        named = (version for version in self.versions if version.definition.columns)
+        newest = max(named, key=lambda version: version.since).definition
         return tuple(column.name for column in newest.columns if column.name in key and not column.optional)
 
     def altered_since(self, before: CatalogEntry) -> tuple[ColumnRevision, ...]:
@@ -124,7 +138,8 @@ class Catalog:
             rows = rows.where(F.col("pipeline") == pipeline)
         newest = rows.groupBy("pipeline", "table").agg(
             F.max_by(F.struct(*_SCHEMA.names), F.col("revision")).alias("entry"),
-            F.collect_list("versions").alias("known"),
+            # A text may withdraw versions of earlier ones.
+            F.sort_array(F.collect_list(F.struct("revision", "versions")))["versions"].alias("known"),
         )
         found = newest.select("entry.*", "known").orderBy("pipeline", "table").collect()  # one row per table
         return [_entry(r, versions_from_json(r["known"])) for r in found]
@@ -137,11 +152,11 @@ class Catalog:
         rows = _with_added(self._table.rows_in(self._table.files().values()).select("*", at))
         # One row per change of a schema.
         found = rows.where(F.col("pipeline") == pipeline).orderBy("table", "revision").collect()
-        known: dict[str, frozenset[Version]] = {}
+        known: dict[str, list[str | None]] = {}
         revisions = []
         for row in found:
-            known[row["table"]] = known.get(row["table"], frozenset()) | versions_from_json([row["versions"]])
-            entry = _entry(row, known[row["table"]])
+            known.setdefault(row["table"], []).append(row["versions"])
+            entry = _entry(row, versions_from_json(known[row["table"]]))
             revisions.append(Revision(entry, datetime.fromtimestamp(row["at"] / 1000, UTC)))
         return revisions
 
@@ -185,9 +200,10 @@ class Catalog:
             "topics": list(entry.topics),
             "origin": entry.origin or None,
             # Never null: that is an entry of an older version.
-            "versions": versions_to_json(entry.versions - known),
+            "versions": versions_to_json(entry.versions - known, known - entry.versions),
             "former_keys": json.dumps(entry.former_keys, ensure_ascii=False) if entry.former_keys else None,
             "added_columns": json.dumps(entry.added_columns) if entry.added_columns else None,
+            "refold": entry.refold or None,
         }
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._commit_lock:
@@ -207,4 +223,4 @@ def _entry(row: Row, versions: frozenset[Version]) -> CatalogEntry:
     topics, origin, is_intent = tuple(row.topics), row.origin or "", row.versions is not None
     former, added = (tuple(map(tuple, json.loads(text or "[]"))) for text in (row.former_keys, row.added_columns))
     entry = CatalogEntry(row.pipeline, row.path, table_schema, row.revision, topics, origin, versions, is_intent)
-    return replace(entry, former_keys=former, added_columns=added)
+    return replace(entry, former_keys=former, added_columns=added, refold=row.refold or "")

@@ -68,7 +68,18 @@ def revised_rows(
     if DELETED in rows.columns:  # A delete has no values but those of its key.
         revised = {n: value if n in after.key else F.when(~F.col(DELETED), value) for n, value in revised.items()}
     missing = {name: default_value(None, column) for name, column in columns.items() if name not in stored}
-    return rows.withColumns({**missing, **same, **revised})
+    return rows.withColumns({**missing, **same, **revised, **_renamed_positions(rows, altered)})
+
+
+def _renamed_positions(rows: DataFrame, altered: Sequence[ColumnRevision]) -> dict[str, Column]:
+    """Returns `COLUMN_POSITIONS` with the names that columns have now; empty if none has another one."""
+    names = {one.stored: one.column for one in altered if one.stored not in (None, one.column)}
+    if not names or COLUMN_POSITIONS not in rows.columns:
+        return {}
+    pairs = F.create_map(*(F.lit(name) for pair in names.items() for name in pair))
+    others = F.map_filter(COLUMN_POSITIONS, lambda name, _: ~name.isin(*names.values()) | name.isin(*names))
+    renamed = F.transform_keys(others, lambda name, _: F.coalesce(F.try_element_at(pairs, name), name))
+    return {COLUMN_POSITIONS: F.when(F.col(COLUMN_POSITIONS).isNotNull(), renamed)}
 
 
 @dataclass(frozen=True)
@@ -104,7 +115,7 @@ def _revised(rows: DataFrame, stored: Mapping[str, _Stored], target: TableColumn
     name = revision.stored or target.name
     source = stored.get(name)
     if source is None:
-        return _by_position(F.col(POSITION_COLUMN), revision.pieces, target, None)
+        return _by_position(F.col(POSITION_COLUMN), revision.pieces, target, None, stored)
     at = F.col(POSITION_COLUMN)
     if COLUMN_POSITIONS in rows.columns:
         own = F.col(COLUMN_POSITIONS)[name]["position"]
@@ -114,12 +125,15 @@ def _revised(rows: DataFrame, stored: Mapping[str, _Stored], target: TableColumn
         # The column's values so far are of events without a schema.
         is_kept |= source.column.isNotNull()
     kept = _in_type(source, target.type)
-    return F.when(is_kept, kept).otherwise(_by_position(at, revision.pieces, target, source))
+    return F.when(is_kept, kept).otherwise(_by_position(at, revision.pieces, target, source, stored))
 
 
-def _by_position(at: Column, pieces: Iterable[Piece], target: TableColumn, stored: _Stored | None) -> Column:
-    """Returns the value of the piece that holds the position `at`."""
-    *others, last = [(piece.end, _value(piece, target, stored)) for piece in pieces]
+def _by_position(
+    at: Column, pieces: Iterable[Piece], target: TableColumn, source: _Stored | None, stored: Mapping[str, _Stored]
+) -> Column:
+    """Returns the value of the piece that holds the position `at`. `source`: the column that the revision names."""
+    named = ((piece, stored.get(piece.other or "", source)) for piece in pieces)
+    *others, last = [(piece.end, _value(piece, target, held)) for piece, held in named]
     if not others:
         return last[1]
     first, *rest = [(at < position_literal(end), value) for end, value in others if end is not None]

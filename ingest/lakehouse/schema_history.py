@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.changelog.ddl_message import ddl_content
+from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import POSITION
 from ingest.delta import delta_table
 from ingest.delta.conflict_retry import DELTA_CONFLICTS, retry_on_conflict
@@ -34,6 +35,7 @@ _SCHEMA = T.StructType(
         T.StructField("position", T.ArrayType(T.LongType())),
         T.StructField("source_ts", T.TimestampType()),
         T.StructField("content", T.StringType()),
+        T.StructField(ORIGIN, T.StringType()),
     ]
 )
 
@@ -53,12 +55,13 @@ _OUTCOMES_SCHEMA = T.StructType(
 @dataclass(frozen=True)
 class ToldVersion:
     """A message about a table's definition. `at`: the source's time. `version`: None if the message tells none; then
-    `fault` says why, and what to do."""
+    `fault` says why, and what to do. `origin`: the server and database; empty if not known."""
 
     since: Place
     at: datetime | None
     version: Version | None = None
     fault: ChangelogUnusable | None = None
+    origin: str = UNNAMED
 
 
 class SchemaHistory:
@@ -79,35 +82,29 @@ class SchemaHistory:
             position.alias("position"),
             "source_ts",
             "content",
+            ORIGIN,
         )
-        self._table.commit(rows, properties=delta_table.NO_STATISTICS, is_small=True)
+        is_older = self._table.exists() and ORIGIN not in self._table.rows().columns
+        columns = _SCHEMA if is_older else None
+        self._table.commit(rows, properties=delta_table.NO_STATISTICS, columns=columns, is_small=True)
 
-    def told(self, table: str) -> list[ToldVersion]:
-        """Returns the messages about a table, by position."""
-        rows = self._rows().where(F.col("table") == table)
-        # A row per command that changed the table.
-        found = rows.select("position", "source_ts", "content").distinct().orderBy("position", "content").collect()
-        return [_told(row["content"], tuple(row["position"]), row["source_ts"]) for row in found]
+    def exists(self) -> bool:
+        """Returns True if any message was captured."""
+        return self._table.exists()
 
     def all_told(self) -> dict[str, list[ToldVersion]]:
         """Returns the messages about all tables, by table and position."""
-        rows = self._rows().select("table", "position", "source_ts", "content").distinct()
+        rows = self._rows().select("table", "position", "source_ts", "content", ORIGIN).distinct()
         found: dict[str, list[ToldVersion]] = {}
         for row in rows.orderBy("position", "content").collect():  # a row per command that changed a table
-            told = _told(row["content"], tuple(row["position"]), row["source_ts"])
+            told = _told(row["content"], tuple(row["position"]), row["source_ts"], row[ORIGIN] or UNNAMED)
             found.setdefault(row["table"], []).append(told)
         return found
 
-    def versions(self, table: str) -> frozenset[Version]:
-        """Returns the versions of a table that messages tell. Raises ChangelogUnusable if the newest message tells
-        none."""
-        messages = self.told(table)
-        if messages and messages[-1].fault is not None:
-            raise messages[-1].fault
-        return frozenset(message.version for message in messages if message.version is not None)
-
     def _rows(self) -> DataFrame:
         rows = self._table.rows() if self._table.exists() else self._spark.createDataFrame([], _SCHEMA)
+        if ORIGIN not in rows.columns:
+            rows = rows.withColumn(ORIGIN, F.lit(UNNAMED))
         return rows.where(F.col("pipeline") == self._pipeline)
 
 
@@ -150,9 +147,9 @@ class SchemaOutcomes:
         return sorted(outcomes, key=lambda one: (one.position, one.kind, one.column))
 
 
-def _told(content: str, since: Place, at: datetime | None) -> ToldVersion:
+def _told(content: str, since: Place, at: datetime | None, origin: str) -> ToldVersion:
     moment = None if at is None else at.astimezone(UTC)
     try:
-        return ToldVersion(since, moment, ddl_version(content, since)[1])
+        return ToldVersion(since, moment, ddl_version(content, since)[1], origin=origin)
     except ChangelogUnusable as fault:
-        return ToldVersion(since, moment, fault=fault)
+        return ToldVersion(since, moment, fault=fault, origin=origin)

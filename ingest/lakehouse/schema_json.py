@@ -7,35 +7,67 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from ingest.evolution.definition import NULL, ColumnDefinition, Definition, Fill, FillKind, Origin, Version
+from ingest.evolution.definition import (
+    NULL,
+    UNKNOWN,
+    Cause,
+    ColumnDefinition,
+    Definition,
+    Fill,
+    FillKind,
+    Origin,
+    Version,
+)
 from ingest.evolution.policies import TableColumn
 from ingest.values.columns import Column, Encoding, WireType
 from ingest.values.types import Kind, OutOfRange, parse, with_scale
 
 
-def versions_to_json(versions: Collection[Version]) -> str:
-    """Returns the versions that events have shown as JSON, each definition once with all its positions."""
-    places: dict[Definition, list[tuple[int, ...]]] = {}
-    for version in versions:
-        places.setdefault(version.definition, []).append(version.since)
+def versions_to_json(versions: Collection[Version], withdrawn: Collection[Version] = ()) -> str:
+    """Returns versions as JSON, each definition once with all its positions. `withdrawn`: versions of earlier texts
+    that hold no more, as a message that arrived late tells."""
+    places: dict[tuple[Definition, Origin, Cause, bool], list[tuple[int, ...]]] = {}
+    for group, is_withdrawn in ((versions, False), (withdrawn, True)):
+        for one in group:
+            places.setdefault((one.definition, one.origin, one.cause, is_withdrawn), []).append(one.since)
     found = [
-        {"at": sorted(at), "columns": [_defined_to_json(c) for c in definition.columns]}
-        | ({"partial": True} if definition.is_partial else {})
-        for definition, at in places.items()
+        {"at": sorted(at), **_definition_to_json(definition, origin, cause), **({"withdrawn": True} if gone else {})}
+        for (definition, origin, cause, gone), at in places.items()
     ]
     return json.dumps(sorted(found, key=lambda one: one["at"]), ensure_ascii=False)
 
 
 def versions_from_json(texts: Iterable[str | None]) -> frozenset[Version]:
-    """Returns the versions of several texts."""
-    found = [one for text in texts if text is not None for one in json.loads(text)]
-    return frozenset(
-        Version(tuple(at), definition, Origin.SEEN)
-        for one in found
-        for columns in (tuple(map(_defined_from_json, one["columns"])),)
-        for definition in (Definition(columns, is_partial=one.get("partial", False)),)
-        for at in one["at"]
+    """Returns the versions of several texts, in the order in which they were written."""
+    versions = set[Version]()
+    for one in (one for text in texts if text is not None for one in json.loads(text)):
+        found = {_version(tuple(at), one) for at in one["at"]}
+        versions = versions - found if one.get("withdrawn") else versions | found
+    return frozenset(versions)
+
+
+def _definition_to_json(definition: Definition, origin: Origin, cause: Cause) -> dict[str, Any]:
+    """Returns a definition as JSON values: of one that events show, its columns alone."""
+    fields: dict[str, Any] = {"columns": [_defined_to_json(c) for c in definition.columns]}
+    if definition.is_partial:
+        fields["partial"] = True
+    told = {"key": definition.key, "relation": definition.relation}
+    fields |= {name: value for name, value in told.items() if value is not None}
+    if origin is not Origin.SEEN:
+        fields |= {"origin": origin.name}
+        fields |= {"cause": {name: value for name, value in asdict(cause).items() if value != getattr(Cause(), name)}}
+    return fields
+
+
+def _version(at: tuple[int, ...], fields: dict[str, Any]) -> Version:
+    key = fields.get("key")
+    columns = tuple(map(_defined_from_json, fields["columns"]))
+    definition = Definition(
+        columns, None if key is None else tuple(key), fields.get("relation"), fields.get("partial", False)
     )
+    cause = fields.get("cause", {})
+    numbers = {"numbers": tuple(cause["numbers"])} if "numbers" in cause else {}
+    return Version(at, definition, Origin[fields.get("origin", Origin.SEEN.name)], Cause(**{**cause, **numbers}))
 
 
 def _defined_to_json(column: ColumnDefinition) -> dict[str, Any]:
@@ -45,22 +77,35 @@ def _defined_to_json(column: ColumnDefinition) -> dict[str, Any]:
     if not column.optional:
         fields["optional"] = False
     if column.fill.column is not None:
-        fields["fill"] = {"name": column.fill.column.name, **_default_to_json(column.fill.column)}
-    return fields
+        filled = column.fill.column
+        fields["fill"] = {"name": filled.name, **_default_to_json(filled)}
+        if str(filled.type) != fields["type"]:
+            fields["fill"]["type"] = str(filled.type)
+        if filled.optional != column.optional:
+            fields["fill"]["optional"] = filled.optional
+    elif column.fill.kind is FillKind.UNKNOWN:
+        fields["fill"] = FillKind.UNKNOWN.name
+    told = {"number": column.number, "source_type": column.source_type or None, "default": column.default}
+    return fields | {name: value for name, value in told.items() if value is not None}
 
 
 def _defined_from_json(fields: dict[str, Any]) -> ColumnDefinition:
     type_ = None if fields["type"] is None else parse(fields["type"])
     defined = with_scale(fields["scale"]) if "scale" in fields else type_
-    optional = fields.get("optional", True)
-    fill = NULL
-    if type_ is not None and "fill" in fields:
-        default = fields["fill"]
-        column = Column(
-            default["name"], _wire_from_json(default["default_wire"]), type_, optional, default["default"], True
-        )
-        fill = Fill(FillKind.CONSTANT, column)
-    return ColumnDefinition(fields["name"], defined, None, fill, optional)
+    optional, source_type = fields.get("optional", True), fields.get("source_type", "")
+    fill = _fill_from_json(fields.get("fill"), fields["type"], optional)
+    return ColumnDefinition(
+        fields["name"], defined, fields.get("number"), fill, optional, fields.get("default"), source_type
+    )
+
+
+def _fill_from_json(fill: dict[str, Any] | str | None, type_: str | None, optional: bool) -> Fill:
+    if isinstance(fill, str):
+        return UNKNOWN
+    if fill is None or (shown := fill.get("type", type_)) is None:
+        return NULL
+    wire, is_optional = _wire_from_json(fill["default_wire"]), fill.get("optional", optional)
+    return Fill(FillKind.CONSTANT, Column(fill["name"], wire, parse(shown), is_optional, fill["default"], True))
 
 
 def column_from_json(fields: dict[str, Any]) -> TableColumn:
@@ -68,13 +113,15 @@ def column_from_json(fields: dict[str, Any]) -> TableColumn:
     flags = fields.get("inferred", False), fields.get("declared", False)
     hashed_as = tuple(map(parse, fields.get("hashed_as", ())))
     type_, filled, sealed = parse(fields["type"]), _default_of(fields), _sealed_column(fields)
-    return TableColumn(fields["name"], type_, filled, sealed, *flags, hashed_as)
+    return TableColumn(fields["name"], type_, filled, sealed, *flags, hashed_as, fields.get("hashed_name", ""))
 
 
 def column_to_json(column: TableColumn) -> dict[str, Any]:
     """Returns a column of a table as JSON values."""
     fields: dict[str, Any] = {"name": column.name, "type": str(column.type)}
     fields |= {flag: True for flag in ("inferred", "declared") if getattr(column, flag)}
+    if column.hashed_name:
+        fields["hashed_name"] = column.hashed_name
     if column.hashed_as:
         fields["hashed_as"] = [*map(str, column.hashed_as)]
     if column.filled is not None:

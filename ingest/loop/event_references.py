@@ -4,7 +4,9 @@ row moves."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,14 +18,15 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import EVENT_ID, NEW_KEY
 from ingest.changelog.image_reader import ImageChoice, ImageReader
 from ingest.changelog.spelling import caseless
+from ingest.evolution.life import Lives
 from ingest.evolution.policies import TableColumn
 from ingest.loop.table_schemas import TableSchemas
+from ingest.loop.told_tables import names_of_group
 from ingest.merge.actions import tombstone_key, tombstone_key_of
 from ingest.merge.images import changes
 from ingest.merge.table_schema import TableSchema
 from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys, own_keys
 from ingest.values.columns import Column
-from ingest.values.types import LogicalType
 
 GROUP = "_ingest_group"
 """Number of the event's group; `TOMBSTONES` for null tombstones."""
@@ -41,18 +44,22 @@ def key_references(
     known: tuple[Column, ...],
     rules: Rules,
     stored: Sequence[TableColumn] = (),
+    now: Lives | None = None,
 ) -> DataFrame:
     """Returns a row per event: `EVENT_ID`, `GROUP`, `op`, `position`, `TOMBSTONE_KEYS`, and references in `OWN_KEYS`
     and `REFERENCES`. `incoming`: groups with the columns that they came with. `known`: the columns by which null
-    tombstones are read. `stored`: the table's columns, by which `TOMBSTONE_KEYS` are hashed."""
+    tombstones are read. `stored`: the table's columns, by which `TOMBSTONE_KEYS` are hashed. `now`: what messages tell
+    of the table's columns, which may have other names now."""
     frames = []
-    hashed_as = {c.name: c.hashed_as for c in stored if c.hashed_as}
+    known_columns = {c.name: c for c in stored}
     for number, (group, arrived) in enumerate(incoming):
         of_group = events.where(belongs_to(group))
-        references = _references(of_group, table, key, arrived, rules, group.key_changes, hashed_as)
+        told = {} if now is None else names_of_group(group, arrived, (), now, rules.spelling(table))
+        wire = tuple(c for c in arrived if c.name in told or c.name not in told.values())
+        references = _references(of_group, table, key, wire, rules, group.key_changes, known_columns, told)
         frames.append(references.withColumn(GROUP, F.lit(number)))
     if tombstones is not None and known:
-        references = _references(tombstones, table, key, known, rules, True, hashed_as)
+        references = _references(tombstones, table, key, known, rules, True, known_columns)
         frames.append(references.withColumn(GROUP, F.lit(TOMBSTONES)))
     return reduce(DataFrame.unionByName, frames)
 
@@ -80,8 +87,14 @@ def batch_key_references(
     if not incoming and not (batch.tombstones is not None and known):
         return None
     incoming = [(group, with_key(wire, key or (), known)) for group, wire in incoming]
-    stored = table_schemas.table_columns(batch.table)
-    return key_references(batch.events, batch.tombstones, batch.table, key or (), incoming, known, rules, stored)
+    stored, now = table_schemas.table_columns(batch.table), table_schemas.lives(batch.table)
+    by = (batch.table, key or (), incoming, known, rules, stored, now if now.are_told else None)
+    return key_references(batch.events, batch.tombstones, *by)
+
+
+def _hashed_alike(column: TableColumn, stored: TableColumn | None) -> TableColumn:
+    """Returns a column whose values are hashed as those of the table's column. `stored`: None if it has none."""
+    return replace(column, hashed_as=stored.hashed_as, hashed_name=stored.hashed_name) if stored else column
 
 
 def with_key(arrived: tuple[Column, ...], key: tuple[str, ...], known: tuple[Column, ...]) -> tuple[Column, ...]:
@@ -98,17 +111,20 @@ def _references(
     arrived: tuple[Column, ...],
     rules: Rules,
     key_changes: bool,
-    hashed_as: Mapping[str, tuple[LogicalType, ...]],
+    stored: Mapping[str, TableColumn],
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> DataFrame:
+    """Returns `key_references` of events with the columns `arrived`. `told`: column of the event → name in the table,
+    of columns that have another one now."""
     links = rules.subjects.links.get(table, {})
-    names = rules.spelling(table).table_names([c.name for c in arrived], (*key, *links))
+    names = {**rules.spelling(table).table_names([c.name for c in arrived], (*key, *links)), **told}
     wire = tuple(c for c in arrived if names[c.name] in (*key, *links))
     present = {names[c.name] for c in wire}
-    columns = tuple(TableColumn(names[c.name], c.type, hashed_as=hashed_as.get(names[c.name], ())) for c in wire)
+    columns = tuple(_hashed_alike(TableColumn(names[c.name], c.type), stored.get(names[c.name])) for c in wire)
     table_schema = TableSchema(table, tuple(k for k in key if k in present), columns)
     if len(table_schema.key) < len(key):
         table_schema = TableSchema(table, (), table_schema.columns)
-    column_names = rules.column_names(table, wire, table_schema.names)
+    column_names = tuple((c.name, names[c.name]) for c in wire if c.name != names[c.name])
     found = []
     for image_choice in (ImageChoice.AFTER, ImageChoice.BEFORE):
         reader = ImageReader(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -68,6 +69,7 @@ _REASONS = {
     NO_SEQUENCE: "neither image holds a whole number in the column that orders the table",
 }
 _TABLES_AT_ONCE = 4
+_log = logging.getLogger(__name__)
 _LEASE_SECONDS = 120.0
 
 
@@ -85,17 +87,18 @@ class Merge:
         slice_events: int = 500_000,
         writer: str | None = None,
         earlier_readers: EarlierReaders | None = None,
+        told: SchemaHistory | None = None,
     ) -> None:
         """`slice_events`: about the number of events per slice where more wait; a slice holds whole batches. `writer`:
         name under which slices are accounted for; by default the pipeline's. Several writers may merge into the same
-        tables at once. `earlier_readers`: readers that are merged before this one."""
+        tables at once. `earlier_readers`: readers that are merged before this one. `told`: messages about definitions
+        that are known besides those of `bronze`."""
         writer = writer or pipeline
         self._bronze = bronze
         self._rules = rules
         self._quarantine = Quarantine(spark, lakehouse.quarantine, pipeline, rules.tuning)
         self._accounts = Accounts(spark, lakehouse.accounts, writer, rules.tuning)
-        self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer)
-        self._schema_history = SchemaHistory(spark, lakehouse.schemas, pipeline)
+        self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer, told)
         self._suppression = Suppression(
             spark, pipeline, rules, self.tables.table_schemas, self.tables.table_state, self._quarantine
         )
@@ -111,6 +114,7 @@ class Merge:
         # Kept for the life of the merge, because each of its threads opens a connection to the JVM.
         self._table_pool = ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="merge")
         self._has_resumed = False
+        self._has_followed = False
         self._deferred_compactions = 0
         self._position_regression = PositionRegression(spark, bronze, self._summary, rules.stops_at_restart)
         self.merged = max(self._accounts.merged_through(), bronze.begins_after)
@@ -201,8 +205,9 @@ class Merge:
         """Returns the accounts of merged tables, and those of tables that are set aside."""
         self._set_aside_tables.refresh()
         read = self._slices.read(self.merged, through_batch, groups)
-        if any(group.kind == "m" and group.table is not None for group in groups):
-            self._schema_history.add(read.events)
+        has_messages = any(group.kind == "m" and group.table is not None for group in groups)
+        if has_messages:
+            self.tables.table_schemas.told.add(read.events)
         accounts = self._account_without_table(read.events, groups, read.tombstones)
         waiting = [self._set_aside_tables.leave(b) for b in read.batches if b.table in self._set_aside_tables]
         others = [b for b in read.batches if b.table not in self._set_aside_tables]
@@ -211,7 +216,21 @@ class Merge:
         merge = partial(self._merge_or_set_aside, self._slices.schemas, reasons)
         for account in self._table_pool.map(merge, others):
             (waiting if account.table in self._set_aside_tables else accounts).append(account)
+        if has_messages or not self._has_followed:
+            self._follow({table for table in self.tables.table_schemas.told.behind() if table not in reasons})
         return by_table(accounts), waiting
+
+    def _follow(self, tables: Collection[str]) -> None:
+        """Brings tables to what messages tell of them, if the slice has no events of theirs."""
+        self._has_followed, faults = True, dict[str, Reason]()
+        for table in sorted(tables):
+            if self._rules.takes(table) and table not in self._set_aside_tables:
+                try:
+                    retry_on_conflict()(self.tables.follow, table)
+                except FAULTS as error:
+                    # The next events of the table fail alike, and set it aside.
+                    _record_fault(faults, table, error)
+                    _log.warning("what messages tell can't be applied: %s", faults[table].text)
 
     def _merge_or_set_aside(self, schemas: Schemas, reasons: dict[str, Reason], batch: TableBatch) -> Account:
         if batch.table not in reasons:

@@ -29,6 +29,7 @@ from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.errors import ConfigError, Contended
 from ingest.evolution.keys import Key
 from ingest.lakehouse.quarantine import Quarantine
+from ingest.lakehouse.schema_history import SchemaHistory
 from ingest.loop.duplicate_delivery import DuplicateDeliveries
 from ingest.loop.refusals import Refusals
 from ingest.loop.table_schemas import Refused, TableSchemas
@@ -57,15 +58,17 @@ class TableMerge:
         rules: Rules,
         quarantine: Quarantine,
         writer: str,
+        told: SchemaHistory | None = None,
     ) -> None:
-        """`writer`: the name that this run's commits carry; several writers may merge into the same tables."""
+        """`writer`: the name that this run's commits carry; several writers may merge into the same tables. `told`: as
+        of `TableSchemas`."""
         self._spark = spark
         self._writer = writer
         self._pipeline = pipeline
         self._lakehouse = lakehouse
         self._rules = rules
         self._refusals = Refusals(quarantine)
-        self.table_schemas = TableSchemas(spark, pipeline, lakehouse, rules)
+        self.table_schemas = TableSchemas(spark, pipeline, lakehouse, rules, told)
         self._deliveries = DuplicateDeliveries()
         self._unordered = UnorderedKeys(rules.stops_at_two_partitions)
         self._states: dict[str, TableState] = {}
@@ -134,7 +137,8 @@ class TableMerge:
             if commits.silver is not None:
                 return Account(**commits.silver.user_metadata[_ACCOUNT])
             stored = replace(stored, pending_commit=None if commits.pending is None else commits.pending.version)
-        truncation = self._emptied.truncation(batch, stored)
+        lives = self.table_schemas.lives(batch.table)
+        truncation = self._emptied.truncation(batch, stored, lives.begin)
         ignored = self.table_schemas.policies.ignored(batch.table, incoming, table_schema)
         if table_schema is None:
             key, names = self.table_schemas.key(batch), self.table_schemas.names(batch.table)
@@ -147,7 +151,7 @@ class TableMerge:
         readable = [(group, read_as(columns)) for group, columns in admitted if group not in refused]
         if not table_schema.key:
             batch = replace(batch, events=self._deliveries.without_duplicates(batch))
-        arrived, lives = self.table_schemas.arrived(batch.table), self.table_schemas.lives(batch.table)
+        arrived = self.table_schemas.arrived(batch.table)
         key_schema = table_schema if carried is None else replace(table_schema, key=carried)
         changes = BatchChanges(batch, key_schema, readable, self._rules, arrived, lives)
         if readable and carried is None:
@@ -221,6 +225,12 @@ class TableMerge:
             self._deliveries.forget(batch.table)
         return self._unfinished.of(batch)
 
+    def follow(self, table: str) -> None:
+        """Brings a table to what messages tell of it, if it has no events to merge. Does nothing if it is new."""
+        stored = self.table_state(table)
+        self._pin_snapshots(table, stored)
+        self.table_schemas.told.follow(table, stored)
+
     def table_state(self, table: str) -> TableState:
         """Returns the stored state of a table."""
         if table not in self._states:
@@ -243,6 +253,7 @@ class TableMerge:
             stored.tombstones.refresh()
         if any(changed_by_others) and table in self._loaded:
             self._emptied.forget(table)
+            self.table_schemas.told.refresh()
             self.table_schemas.revisions.refresh()
         self._loaded.add(table)
         return any(changed_by_others)

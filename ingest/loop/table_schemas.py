@@ -24,9 +24,11 @@ from ingest.errors import TableUnusable
 from ingest.evolution.column_types import unreadable, with_newest_types
 from ingest.evolution.declared_types import as_declared, differences
 from ingest.evolution.definition import Definition, Place
+from ingest.evolution.followed import followed_columns, told_key
 from ingest.evolution.inference import columns_for_table, stored_column
 from ingest.evolution.keys import Key, dropped_key, newest_key, other_keys
 from ingest.evolution.life import Lives
+from ingest.evolution.lives import lives
 from ingest.evolution.policies import (
     ColumnConflict,
     EqualNames,
@@ -38,7 +40,8 @@ from ingest.evolution.policies import (
 from ingest.evolution.seen_versions import seen_definition
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.rekeying import newest_position
-from ingest.lakehouse.schema_history import SchemaOutcomes
+from ingest.lakehouse.schema_history import SchemaHistory, SchemaOutcomes
+from ingest.loop.told_tables import ToldTables, columns_of_group, new_as_told, told_keys
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
@@ -54,7 +57,10 @@ Refused = dict[Group, tuple[ColumnConflict, ...]]
 class TableSchemas:
     """The tables of one pipeline."""
 
-    def __init__(self, spark: SparkSession, pipeline: str, lakehouse: Lakehouse, rules: Rules) -> None:
+    def __init__(
+        self, spark: SparkSession, pipeline: str, lakehouse: Lakehouse, rules: Rules, told: SchemaHistory | None = None
+    ) -> None:
+        """`told`: messages about definitions that are known besides those that the slices bring."""
         self._pipeline = pipeline
         self._rules = rules
         self.revisions = TableRevisions(spark, pipeline, lakehouse)
@@ -63,6 +69,7 @@ class TableSchemas:
         self._seen = SeenVersions()
         self.policies = ChangePolicies(rules, SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline))
         self._compared = set[str]()
+        self.told = ToldTables(SchemaHistory(spark, lakehouse.schemas, pipeline), rules, self.revisions, told)
 
     @property
     def entries(self) -> list[CatalogEntry]:
@@ -122,12 +129,13 @@ class TableSchemas:
             return found
         in_force, names, spelling = entry.table_schema.key, entry.table_schema.names, self._rules.spelling(batch.table)
         carried = [(g.keys, g.schema_id is not None) for g in batch.groups if g.kind == CHANGE]
+        told = told_keys(batch, entry, spelling) if entry.told_versions else {}
         if entry.former_keys:
             carried.append((tombstone_keys(batch), True))
         for keys, is_whole in carried:
             if keys and keys != (in_force,):
                 known = (*entry.former_keys, *found.values())
-                found |= other_keys(keys, in_force, known, names, spelling, is_whole)
+                found |= other_keys(keys, in_force, known, names, spelling, is_whole, told)
         # A key without a schema may leave out a column that is null.
         parts = [names for names, key in found.items() if set(key) < set(in_force) and not have_schema(batch, names)]
         return {names: key for names, key in found.items() if names not in parts}
@@ -155,7 +163,9 @@ class TableSchemas:
         brings the stored tables to it. Returns the others. `last`: key → highest position of an event."""
         entry = self._entry(table)
         table_schema = entry.table_schema
-        newest = newest_key(table_schema.key, newest_position(stored), last)
+        newest = table_schema.key
+        if not told_key(entry.lives):
+            newest = newest_key(table_schema.key, newest_position(stored), last)
         if not newest:
             raise dropped_key(table, min(last))
         former = tuple(sorted({*entry.former_keys, *last, table_schema.key} - {newest, ()}))
@@ -200,13 +210,16 @@ class TableSchemas:
     ) -> tuple[TableSchema | None, Refused]:
         """Returns the table's schema after these groups, written to the catalog and the stored tables, or None where it
         has no key or columns yet; and the groups that it refuses. `origin`: the table's server and database."""
-        self.revisions.bring_up(batch.table, stored)
+        self.told.follow(batch.table, stored, origin)
         entry, columns = self.revisions.get(batch.table), self.table_columns(batch.table)
+        told = entry.told_versions if entry else self.told.versions(batch.table, origin)
         self._log_other_types(batch.table, columns)
         refused: Refused = {}
         retyped: dict[Group, tuple[IncompatibleType, ...]] = {}
         spelling, key = self._rules.spelling(batch.table), self.key(batch)
-        for group, sent in self.policies.admitted(batch.table, incoming, entry.table_schema if entry else None):
+        now = entry.lives if entry and told else lives(told)
+        for group, carried in self.policies.admitted(batch.table, incoming, entry.table_schema if entry else None):
+            sent = columns_of_group(group, carried, columns, now, spelling) if told else carried
             names = spelling.table_names(key or (), (c.name for c in columns)).values()
             arrived = self._as_declared(batch.table, sent, columns)
             outcome = evolve(columns, arrived, spelling, group.schema_id is not None, names)
@@ -218,6 +231,8 @@ class TableSchemas:
             self._wire[batch.table] = arrived or self._wire.get(batch.table, ())
             if outcome.retyped:
                 retyped[group] = outcome.retyped
+        if entry is None:
+            columns, key = new_as_told(batch.table, columns, key, told, self._rules)
         if key is not None:
             key = tuple(spelling.table_names(key, (c.name for c in columns)).values())
         if key is None or not columns or not set(key) <= {c.name for c in columns}:
@@ -227,12 +242,13 @@ class TableSchemas:
         seen = {t for g in batch.groups if g.kind != RESYNCED for t in g.topics}
         topics = tuple(sorted(seen | set(entry.topics if entry else ())))
         readable = [(group, sent) for group, sent in incoming if group not in refused]
-        shown = self._seen.new(batch, readable, entry, schemas, partial(self._definition, table_schema))
-        known = entry.versions if entry else frozenset()
+        shown = self._seen.new(batch, readable, entry, schemas, partial(self._definition, table_schema, now))
+        known = entry.versions if entry else told
         versions = known | shown if shown else known
         new = CatalogEntry(self._pipeline, stored.silver.path, table_schema, 0, topics, origin, versions)
-        new = replace(new, former_keys=entry.former_keys) if entry else new
+        new = replace(new, former_keys=entry.former_keys, refold=entry.refold) if entry else new
         if shown or entry is None or columns != entry.table_schema.columns:
+            columns = followed_columns(columns, new.lives, versions) if told else columns
             new = replace(new, table_schema=replace(table_schema, columns=with_newest_types(columns, new.lives)))
         if entry is not None:
             keys = {*key, *chain.from_iterable(entry.former_keys)}
@@ -260,15 +276,16 @@ class TableSchemas:
                 *(table, found.column, found.in_table, found.in_event, self._pipeline, table),
             )
 
-    def _definition(self, table_schema: TableSchema, columns: Sequence[Column]) -> Definition | None:
+    def _definition(self, table_schema: TableSchema, now: Lives, columns: Sequence[Column]) -> Definition | None:
         """Returns the definition of events with these columns; None if the table can't have them, or has not got them
-        yet: another reader's events that are not merged."""
+        yet: another reader's events that are not merged. `now`: what messages tell of the table."""
         spelling = self._rules.spelling(table_schema.table)
         columns = self.policies.definition_columns(table_schema.table, columns, table_schema.names)
         if evolve(table_schema.columns, columns, spelling, retypes=True, key=table_schema.key).conflicts:
             return None
         names = spelling.table_names([c.name for c in columns], table_schema.names)
-        if not {*names.values()} <= {*table_schema.names}:
+        had = {step.name for life in now.columns for step in life.names}
+        if not {*names.values()} <= {*table_schema.names, *had}:
             return None
         return self.policies.as_kept(table_schema.table, seen_definition(columns, names), table_schema.key)
 

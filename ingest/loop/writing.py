@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import POSITION_COLUMN
 from ingest.changelog.position import position_literal, right_before_snapshot
+from ingest.evolution.definition import Place
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.tombstones import EmptiedAt
 from ingest.merge.actions import ACTION, DELETE
@@ -93,12 +94,16 @@ class EmptiedTables:
         """Lets the next batch read the table's positions again, since another writer has changed the table."""
         self._known.pop(table, None)
 
-    def truncation(self, batch: TableBatch, stored: TableState) -> Truncation:
+    def truncation(self, batch: TableBatch, stored: TableState, begin: Place | None = None) -> Truncation:
         """Records the truncates and resyncs of the batch, removes the rows below a truncate, and returns what is gone.
-        To be called before the batch is reconciled."""
+        To be called before the batch is reconciled. `begin`: the begin of the table's relation; what lies below it
+        belonged to another one."""
         if batch.table not in self._known:
             self._known[batch.table] = stored.tombstones.emptied_at()
-        return self._resynced(batch, stored, self._truncated(batch, stored))
+        truncated = self._truncated(batch, stored)
+        if begin is not None and (truncated.position is None or truncated.position < begin):
+            truncated = replace(truncated, position=begin)
+        return self._resynced(batch, stored, truncated)
 
     def remove_gone(self, batch: TableBatch, stored: TableState, truncation: Truncation) -> None:
         """Removes the rows that are gone by a resync of the batch. To be called once the batch is committed: until then

@@ -50,7 +50,9 @@ def _tombstone_key(key: tuple[str, ...], types: KeyTypes) -> Column:
 
 def tombstone_key_of(values: Mapping[str, Column], types: KeyTypes = ()) -> Column:
     """Returns `tombstone_key` of the given values of the key columns."""
-    changed = {name: of_column for name, of_column in types if name in values}
+    names = {column: name for column, _, name in types}
+    changed = {name: of_column for column, of_column, name in types if column in values}
+    values = {names.get(column, column): value for column, value in values.items()}
     json = _json(values) if not changed else _json_of_first_types(values, changed)
     return F.unhex(F.sha2(json, 256))
 

@@ -9,8 +9,9 @@ from ingest.changelog.change import POSITION_COLUMN
 from ingest.evolution.policies import TableColumn
 from ingest.values.types import LogicalType
 
-KeyTypes = tuple[tuple[str, tuple[LogicalType, ...]], ...]
-"""Key columns whose type has changed, each with all of its types, the present one last."""
+KeyTypes = tuple[tuple[str, tuple[LogicalType, ...], str], ...]
+"""Key columns whose type or name has changed, each with all of its types, the present one last, and with its first
+name."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,9 @@ class TableSchema:
 
     @cached_property
     def key_types(self) -> KeyTypes:
-        """The columns whose types have changed since they are hashed in tombstones."""
-        return tuple((c.name, (*c.hashed_as, c.type)) for c in self.columns if c.hashed_as)
+        """The columns whose types or names have changed since they are hashed in tombstones."""
+        changed = (c for c in self.columns if c.hashed_as or c.hashed_name)
+        return tuple((c.name, (*c.hashed_as, c.type), c.hashed_name or c.name) for c in changed)
 
     @property
     def identity(self) -> tuple[str, ...]:

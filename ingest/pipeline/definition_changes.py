@@ -22,10 +22,18 @@ from ingest.evolution.changes import (
     RenameTable,
     SchemaChange,
 )
-from ingest.evolution.definition import ColumnDefinition, Fill, FillKind, Origin, Place, Version
+from ingest.evolution.definition import (
+    ColumnDefinition,
+    Fill,
+    FillKind,
+    Origin,
+    Place,
+    Version,
+    unreadable_version,
+)
+from ingest.evolution.followed import versions_by_name
 from ingest.evolution.lives import lives
 from ingest.evolution.schema_policy import Outcome, changed_column
-from ingest.evolution.tables import versions_by_name
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.catalog import Catalog
 from ingest.lakehouse.schema_history import RecordedOutcome, SchemaHistory, SchemaOutcomes, ToldVersion
@@ -71,7 +79,7 @@ def table_changes(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, tabl
         remedy = nearest(table, {*entries, *told}, "see its tables with: ingest status PIPELINE")
         raise ConfigError(f"pipeline {pipeline} knows no definition of table {table}", remedy)
     messages = with_renames(told).get(table, [])
-    found = definition_changes(messages, entries[table].versions if table in entries else ())
+    found = definition_changes(messages, entries[table].seen_versions if table in entries else ())
     outcomes = SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline).of_table(table)
     return with_outcomes(found, outcomes, Accounts(spark, lakehouse.accounts, pipeline).ignored(table))
 
@@ -113,14 +121,14 @@ def definition_changes(messages: Sequence[ToldVersion], seen: Collection[Version
     """Returns the changes that messages about one table tell and its events show, by position. `seen`: the versions
     that events show."""
     times = {message.since: message.at for message in messages}
-    told = (message.version for message in messages if message.version is not None)
+    told = (message.version or unreadable_version(message.since) for message in messages)
     versions = sorted({*told, *seen}, key=lambda version: version.since)
     found = [
         DefinitionChange(message.since, message.at, "fault", message.fault.problem, "", message.fault.remedy)
         for message in messages
         if message.fault is not None
     ]
-    for first in versions[:1]:
+    for first in [one for one in versions if not one.cause.is_unreadable][:1]:
         text = f"columns {_columns(first.definition.columns)}; key {_names(first.definition.key or ())}"
         found.append(DefinitionChange(first.since, times.get(first.since), "first", text, first.origin.value))
     for placed in lives(versions).changes:

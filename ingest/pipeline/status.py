@@ -27,7 +27,7 @@ from ingest.pipeline.schema_changes import SchemaChange, schema_changes
 @dataclass(frozen=True)
 class TableStatus:
     """Counts of rows. `pending`: rows never seen whole, which are not in silver. `quarantined`: events that wait for a
-    decision."""
+    decision. `refold`: why the table has to be folded from its events again; empty if it need not."""
 
     table: str
     primary_key: tuple[str, ...]
@@ -36,6 +36,7 @@ class TableStatus:
     tombstones: int
     quarantined: int
     path: str
+    refold: str = ""
 
 
 @dataclass(frozen=True)
@@ -133,4 +134,5 @@ def _table(
     # A state without a position was carried over from another key and is no row yet.
     waiting = pending.rows().where(F.col(POSITION_COLUMN).isNotNull()).count() if pending.exists() else 0
     rows = silver.rows().count() if silver.exists() else 0
-    return TableStatus(name, entry.table_schema.key, rows, waiting, tombstones.count(), quarantined, path)
+    counts = (rows, waiting, tombstones.count(), quarantined)
+    return TableStatus(name, entry.table_schema.key, *counts, path, entry.refold)

@@ -9,8 +9,10 @@ from itertools import pairwise
 
 from pyspark.sql import SparkSession
 
+from ingest.changelog.position import position_literal
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.evolution.definition import FillKind, Origin
+from ingest.evolution.followed import renamed_key
 from ingest.evolution.life import Lives
 from ingest.evolution.seen_versions import columns_with_unshown_fill
 from ingest.evolution.type_steps import keep_values
@@ -19,6 +21,7 @@ from ingest.lakehouse.rekeying import log_unknown_keys, rekey
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile.changeset import TableState
+from ingest.reconcile.refolds import refold_reason
 from ingest.values.postgres_cast import Known, known_values
 
 _log = logging.getLogger(__name__)
@@ -56,7 +59,11 @@ class TableRevisions:
             revision = part.revision()
             if revision < entry.revision and (revision or entry.is_intent):
                 before = self._entry_of(entry, revision, known)
-                if before.table_schema.key == entry.table_schema.key:
+                begin, key = entry.lives.begin, before.table_schema.key
+                if begin is not None and begin != before.lives.begin and part in (stored.silver, stored.pending):
+                    # The relation that these rows belonged to is gone.
+                    part.truncate(position_literal(begin))
+                if entry.table_schema.key in (key, renamed_key(key, entry.lives)):
                     part.evolve(before.table_schema, entry.table_schema, entry.altered_since(before))
                     if part is stored.silver:
                         _log_unknown_keys(stored, before.table_schema, entry.table_schema)
@@ -76,12 +83,15 @@ class TableRevisions:
         revision = entry.revision + 1 if entry else 1
         table_schema = replace(new.table_schema, revision=revision)
         recorded = replace(new, revision=revision, table_schema=table_schema, is_intent=True)
+        if entry is not None and entry.told_versions != recorded.told_versions:
+            recorded = replace(recorded, refold=self._refold(entry, recorded, stored))
         try:
             self._catalog.record(recorded, entry.versions if entry else frozenset())
         except CONFLICTS:
             # Another writer was the first to record this revision.
             self.refresh()
             raise
+        _log_unknown_fills(self._pipeline, table_schema.table, entry.lives if entry else Lives(), recorded.lives)
         if entry is not None:
             _log_assumed_fills(table_schema.table, entry.lives, recorded.lives)
             _log_new_types(self._pipeline, table_schema.table, entry.lives, recorded.lives)
@@ -98,6 +108,18 @@ class TableRevisions:
                 "to read them again, run: ingest resync %s %s",
                 *(after.table_schema.table, column, self._pipeline, after.table_schema.table),
             )
+
+    def _refold(self, entry: CatalogEntry, new: CatalogEntry, stored: TableState) -> str:
+        """Returns why the table has to be folded from its events again, which is logged; empty if it need not."""
+        reason = refold_reason(entry.lives, new.lives, stored)
+        if reason:
+            table = new.table_schema.table
+            _log.warning(
+                "%s: messages about the table came after events of later positions, and %s: fold it anew with: "
+                "ingest backfill %s --rebuild --table %s",
+                *(table, reason, self._pipeline, table),
+            )
+        return reason or entry.refold
 
 
 def _log_unknown_keys(stored: TableState, before: TableSchema, after: TableSchema) -> None:
@@ -120,6 +142,19 @@ def _log_assumed_fills(table: str, before: Lives, after: Lives) -> None:
                 "if the source has other values there, take a new snapshot of the table",
                 table,
                 life.column,
+            )
+
+
+def _log_unknown_fills(pipeline: str, table: str, before: Lives, after: Lives) -> None:
+    """Logs each column that is new in `after` and whose values in rows from before are known to the source only."""
+    known = {(life.column, life.begin) for life in before.columns}
+    for life in after.shown.values():
+        is_unknown = life.begin is not None and life.fill.kind is FillKind.UNKNOWN
+        if is_unknown and (life.column, life.begin) not in known:
+            _log.warning(
+                "%s: column %r was added with a default that only the source can evaluate: rows from before read null "
+                "here; to read them again, run: ingest resync %s %s",
+                *(table, life.column, pipeline, table),
             )
 
 

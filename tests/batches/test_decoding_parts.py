@@ -11,7 +11,7 @@ from ingest.evolution.definition import Place, Version
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn
 from ingest.merge.table_schema import TableSchema
-from tests.evolution.versions import INT, at, column, columns_of, seen, told
+from tests.evolution.versions import INT, TEXT, at, column, columns_of, seen, told
 
 FILLED = column("t", default="11")
 TABLE = TableSchema("s.t", ("id",), tuple(TableColumn(name, INT) for name in ("id", "n", "t")))
@@ -19,9 +19,14 @@ UNPLACED: Place = (0, 0, 0, 0, 2, 5, 0)
 
 
 def parts(
-    versions: Collection[Version], first: Place, last: Place, *names: str, table: TableSchema = TABLE
+    versions: Collection[Version],
+    first: Place,
+    last: Place,
+    *names: str,
+    table: TableSchema = TABLE,
+    schema_id: int | None = 7,
 ) -> list[DecodingPart]:
-    group = Group("s.t", "change", None, 7, True, 2, ("t", 0, 0), None, first, last, (("t", 0),))
+    group = Group("s.t", "change", None, schema_id, True, 2, ("t", 0, 0), None, first, last, (("t", 0),))
     reader = ImageReader(tuple(columns_of(*names)), "?")
     return list(parts_by_position(group, None, reader, lives(versions), table))
 
@@ -83,3 +88,24 @@ def test_dropped_column_of_a_keyless_table_is_null_in_all_events() -> None:
     keyless = TableSchema("s.t", (), TABLE.columns)
     (part,) = parts([seen(10, "id", FILLED), seen(20, "id")], at(5), at(15), "id", "t", table=keyless)
     assert (read(part), lacking(part)) == (["id"], {"t": None})
+
+
+def test_a_name_that_is_another_column_now_is_read_as_the_column_that_it_was() -> None:
+    """The key was `a`; its name belongs to a new column, and it has that of one that is gone."""
+    versions = [
+        told(10, column("a", 1), column("b", 2), key=("a",)),
+        told(20, column("b", 1), column("a", 3), key=("b",)),
+    ]
+    table = TableSchema("s.t", ("b",), tuple(TableColumn(name, INT) for name in ("b", "a")))
+    old, new = parts(versions, at(12), at(25), "a", "b", table=table)
+    assert (read(old), old.reader.names, lacking(old)) == (["a"], (("a", "b"),), {"a": None})
+    assert (read(new), new.reader.names, lacking(new)) == (["a", "b"], (), {})
+
+
+def test_values_of_events_without_a_schema_are_not_converted() -> None:
+    versions = [told(10, column("id", 1), column("n", 2)), told(20, column("id", 1), column("t", 2, type_=TEXT))]
+    table = TableSchema("s.t", ("id",), (TableColumn("id", INT), TableColumn("t", TEXT)))
+    (part,) = parts(versions, at(12), at(15), "id", "n", table=table)
+    assert part.reader.casts
+    (plain,) = parts(versions, at(12), at(15), "id", "n", table=table, schema_id=None)
+    assert (plain.reader.casts, plain.reader.names) == ((), (("n", "t"),))

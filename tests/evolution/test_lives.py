@@ -28,6 +28,7 @@ from ingest.evolution.definition import (
     Definition,
     Origin,
     Version,
+    unreadable_version,
 )
 from ingest.evolution.life import Lives, NameStep, TypeStep
 from ingest.evolution.lives import lives
@@ -91,10 +92,27 @@ def test_a_message_says_which_columns_exist_until_the_next_one() -> None:
     messages = [told(10, column("id", 1)), told(40, column("id", 1), column("n", 2, "7", None))]
     shown = [seen(5, "id", "old"), seen(20, "id", column("n", default="3")), seen(50, "id", column("n", type_=LONG))]
     now = lives([*messages, *shown])
-    assert spans(now) == [("old", None, 10), ("id", None, None), ("n", 40, None)]
+    assert spans(now) == [("old", None, 20), ("id", None, None), ("n", 40, None)]
     assert now.shown["n"].fill == constant("7")
     assert now.shown["n"].types == (TypeStep(at(40, -1), LONG),)
     assert lives(messages).shown["n"].types == (TypeStep(at(40, -1), None, is_shown=False),)
+
+
+def test_a_column_that_no_message_names_is_one_that_the_connector_adds() -> None:
+    messages = [told(10, column("id", 1)), told(30, column("id", 1), column("n", 2)), told(50, column("id", 1))]
+    shown = [seen(5, "id", "__op"), seen(35, "id", "__op", "n"), seen(55, "id", "__op")]
+    assert spans(lives([*messages, *shown])) == [("n", 30, 50), ("id", None, None), ("__op", None, None)]
+    assert spans(lives([*messages, *shown, seen(60, "id")]))[1] == ("__op", None, 60)
+
+
+def test_after_a_message_that_cannot_be_read_events_show_the_columns() -> None:
+    messages = [told(10, column("id", 1), column("a", 2)), unreadable_version(at(20, -1))]
+    shown = [seen(15, "id", "a"), seen(25, "id", "a", column("n", default="7")), seen(45, "id", "n", "b")]
+    again = told(40, column("id", 1), column("n", 3), column("b", 2))
+    now = lives([*messages, again, *shown])
+    assert spans(now) == [("id", None, None), ("b", None, None), ("n", 25, None)]
+    assert now.shown["b"].name(at(25)) == "a"
+    assert spans(lives([*messages, *shown])) == [("a", None, 45), ("id", None, None), ("n", 25, None), ("b", 45, None)]
 
 
 def test_a_message_and_an_event_at_one_position() -> None:

@@ -98,6 +98,8 @@ def test_what_events_show_is_told_with_its_origin() -> None:
     assert first.origin == Origin.SEEN.value
     assert [(change.text, change.origin) for change in told if change.kind == "add.column"] == [
         ("column a added; rows from before read 7", Origin.TOLD.value),
+        # No message names it, so the connector adds it.
+        ("column b added; rows from before read null", Origin.SEEN.value),
     ]
 
 

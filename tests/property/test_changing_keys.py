@@ -1,5 +1,5 @@
 """Random tables whose primary key changes, without messages of the DDL: in every delivery, by any batches, the rows are
-those of the reference, which folds what the keys of records show."""
+those of the reference, which folds what the keys of records show. With messages they are those of the source."""
 
 from __future__ import annotations
 
@@ -74,3 +74,10 @@ def test_tables_are_what_the_keys_of_their_events_show(spark: SparkSession, tmp_
 @pytest.mark.parametrize("batches", [1, pytest.param(6, marks=pytest.mark.long)])
 def test_tables_that_get_a_key_are_what_their_events_show(spark: SparkSession, tmp_path: Path, batches: int) -> None:
     check_rows(spark, tmp_path, stories_of_new_keys, SEED, CASES, batches)
+
+
+@pytest.mark.parametrize("batches", [1, pytest.param(6, marks=pytest.mark.long)])
+def test_tables_are_those_of_the_source_where_messages_tell_the_keys(
+    spark: SparkSession, tmp_path: Path, batches: int
+) -> None:
+    check_rows(spark, tmp_path, stories, SEED + 1, CASES, batches, told=True)

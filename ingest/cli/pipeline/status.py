@@ -76,6 +76,10 @@ def _lines(found: Status) -> list[tuple[str, str]]:
     for number, tables in found.set_aside_by_backfills.items():
         set_aside += [f"by backfill {number}: {_set_aside_text(one)}" for one in tables.values()]
     lines += [("set aside", text) for text in set_aside or ["no table"]]
+    for one in found.tables:
+        if one.refold:
+            remedy = f"ingest backfill {found.pipeline} --rebuild --table {one.table}"
+            lines.append(("fold anew", f"{one.table}: {one.refold}, which its events tell → {remedy}"))
     shown = found.schema_changes[:_CHANGES_SHOWN]
     lines += [("schema change", f"{c.at:%Y-%m-%d %H:%M:%S} UTC, {c.table}: {c.change}") for c in shown]
     if len(found.schema_changes) > len(shown):

@@ -1,0 +1,218 @@
+"""Knows what the captured messages tell of the definitions of a pipeline's tables."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from ingest.batches.group_stats import CHANGE, Group
+from ingest.batches.limits import require_within
+from ingest.batches.rules import Rules
+from ingest.batches.table_batch import TableBatch
+from ingest.changelog.ddl_message import DDL_MESSAGE
+from ingest.changelog.origin import UNNAMED, former_origin, origins_differ
+from ingest.changelog.spelling import Spelling
+from ingest.evolution.column_types import with_newest_types
+from ingest.evolution.definition import Place, Version, unreadable_version
+from ingest.evolution.followed import (
+    columns_now,
+    followed_columns,
+    in_table_names,
+    key_now,
+    renamed_key,
+    told_key,
+    versions_by_name,
+)
+from ingest.evolution.keys import Key
+from ingest.evolution.life import Lives
+from ingest.evolution.lives import lives
+from ingest.evolution.policies import TableColumn, exceeded_limit
+from ingest.lakehouse.catalog import CatalogEntry
+from ingest.lakehouse.schema_history import SchemaHistory, ToldVersion
+from ingest.merge.table_schema import TableSchema
+from ingest.reconcile import TableState
+from ingest.reconcile.several_keys import require_rekeyable
+from ingest.reconcile.table_revisions import TableRevisions
+from ingest.values.columns import Column
+
+_log = logging.getLogger(__name__)
+Messages = Mapping[str, Collection[ToldVersion]]
+
+
+class ToldTables:
+    """The told versions of tables, which are read once and after each slice with messages."""
+
+    def __init__(
+        self, history: SchemaHistory, rules: Rules, revisions: TableRevisions, more: SchemaHistory | None = None
+    ) -> None:
+        """`more`: messages that are known besides those of `history`."""
+        self._history = history
+        self._revisions = revisions
+        self._more = more
+        self._rules = rules
+        self._known: dict[str, dict[str, frozenset[Version]]] | None = None
+        self._logged: set[Place] = set()
+
+    def add(self, events: DataFrame) -> None:
+        """Stores the messages among the events, which are rows of bronze."""
+        self._history.add(events)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Lets the messages be read again."""
+        self._known = None
+
+    def versions(self, table: str, origin: str, columns: Collection[str] = ()) -> frozenset[Version]:
+        """Returns what is told of a table, with the names that its columns have there. `origin`: the table's server and
+        database; messages of others are not about it. `columns`: those that the table has already. Nothing if its
+        schema policy doesn't apply all changes: it goes by its events then."""
+        if not self._rules.policy_of(table).applies_all:
+            return frozenset()
+        found = [
+            tables[table]
+            for told_by, tables in self._by_origin().items()
+            if table in tables and not origins_differ(origin, told_by)
+        ]
+        return in_table_names(frozenset().union(*found), self._rules.spelling(table), columns) if found else frozenset()
+
+    def follow(self, table: str, stored: TableState, origin: str = "") -> None:
+        """Brings a table to what messages tell of it: first to other names and new columns, then to another key. Does
+        nothing if the table is new. `origin`: its server and database."""
+        self._revisions.bring_up(table, stored)
+        entry = self._revisions.get(table)
+        if entry is None:
+            return
+        told = self._of(entry, origin)
+        if told != entry.told_versions:
+            followed = followed_entry(entry, told)
+            columns = entry.table_schema.columns, followed.table_schema.columns
+            require_within(exceeded_limit(*columns, entry.added_columns, self._rules.limits))
+            entry = self._revisions.record(entry, followed, stored)
+        key = key_in_force(entry.table_schema, entry.lives, self._rules)
+        if key != entry.table_schema.key:
+            require_rekeyable(table, stored, {key: key})
+            former_keys = tuple(sorted({*entry.former_keys, entry.table_schema.key} - {key}))
+            rekeyed = replace(entry, table_schema=replace(entry.table_schema, key=key), former_keys=former_keys)
+            self._revisions.record(entry, rekeyed, stored)
+
+    def behind(self) -> list[str]:
+        """Returns the tables to which `follow` has something to do."""
+        return sorted(e.table_schema.table for e in self._revisions.all() if self._of(e) != e.told_versions)
+
+    def _of(self, entry: CatalogEntry, origin: str = "") -> frozenset[Version]:
+        """Returns what is told of a table that exists."""
+        if not self._rules.policy_of(entry.table_schema.table).applies_all:
+            return entry.told_versions
+        of_table = (entry.table_schema.table, entry.origin or origin, entry.table_schema.names)
+        told = self.versions(*of_table)
+        if not entry.told_versions <= told:
+            # Another writer has captured more messages.
+            self.refresh()
+            told = self.versions(*of_table)
+        return told
+
+    def _by_origin(self) -> dict[str, dict[str, frozenset[Version]]]:
+        """Returns origin → table → versions; messages that can't be read as versions that say so."""
+        if self._known is None:
+            by_origin: dict[str, dict[str, list[ToldVersion]]] = {}
+            histories = [one for one in (self._history, self._more) if one is not None and one.exists()]
+            for table, messages in (pair for one in histories for pair in one.all_told().items()):
+                for message in messages:
+                    origin = former_origin(message.origin, self._rules.renamed) if message.origin else UNNAMED
+                    by_origin.setdefault(origin, {}).setdefault(table, []).append(message)
+            self._known = {origin: _versions(messages) for origin, messages in by_origin.items()}
+            self._log_faults(message for tables in by_origin.values() for found in tables.values() for message in found)
+        return self._known
+
+    def _log_faults(self, messages: Iterable[ToldVersion]) -> None:
+        """Logs each message that can't be read, once."""
+        for message in messages:
+            if message.fault is not None and message.since not in self._logged:
+                self._logged.add(message.since)
+                text = "%s; until the next message only its events show the table → %s"
+                _log.warning(text, message.fault.problem, message.fault.remedy)
+
+
+def _versions(told: Messages) -> dict[str, frozenset[Version]]:
+    """Returns the versions of each table of one database. A message that names no table may be about any."""
+    readable = {
+        table: [message.version for message in messages if message.version is not None]
+        for table, messages in told.items()
+    }
+    found = {table: versions for table, versions in versions_by_name(readable).items() if versions}
+    faults = {table: _faults(messages) for table, messages in told.items()}
+    unnamed = faults.pop(DDL_MESSAGE, frozenset())
+    return {table: versions | faults.get(table, frozenset()) | unnamed for table, versions in found.items()}
+
+
+def _faults(messages: Collection[ToldVersion]) -> frozenset[Version]:
+    return frozenset(unreadable_version(message.since) for message in messages if message.version is None)
+
+
+def followed_entry(entry: CatalogEntry, told: frozenset[Version]) -> CatalogEntry:
+    """Returns a table's entry after what messages tell, with the columns of its key under the names that they have
+    now."""
+    versions = entry.seen_versions | told
+    now, table_schema = lives(versions), entry.table_schema
+    columns = with_newest_types(followed_columns(table_schema.columns, now, versions), now)
+    key, *former = (renamed_key(one, now) for one in (table_schema.key, *entry.former_keys))
+    followed = replace(table_schema, columns=columns, key=key or table_schema.key)
+    former_keys = tuple(one for one in former if one is not None)
+    return replace(entry, table_schema=followed, versions=versions, former_keys=former_keys)
+
+
+def new_as_told(
+    table: str, columns: tuple[TableColumn, ...], key: Key | None, told: frozenset[Version], rules: Rules
+) -> tuple[tuple[TableColumn, ...], Key | None]:
+    """Returns the columns and the key of a new table after what messages tell. `key`: that of a record."""
+    if not told or not key:
+        return columns, key
+    now = lives(told)
+    columns = followed_columns(columns, now, told)
+    known = renamed_key(rules.spelling(table).table_names(key, now.shown).values(), now) or key
+    return columns, key_in_force(TableSchema(table, known, columns), now, rules)
+
+
+def key_in_force(table_schema: TableSchema, now: Lives, rules: Rules) -> Key:
+    """Returns the key that messages tell, if nothing else decides it; else that of the table."""
+    told, table = told_key(now), table_schema.table
+    is_decided = table in rules.primary_keys or table in rules.append_only or not table_schema.key
+    is_other = {*told} != {*table_schema.key} and {*told} <= {*table_schema.names}
+    return told if told and is_other and not is_decided else table_schema.key
+
+
+def names_of_group(
+    group: Group, arrived: Sequence[Column], columns: Sequence[TableColumn], now: Lives, spelling: Spelling
+) -> dict[str, str]:
+    """Returns column of a group's events → its name now, of those that have another one."""
+    found = ((c, columns_of_group(group, (c,), columns, now, spelling)) for c in arrived)
+    return {column.name: named.name for column, same in found for named in same if named.name != column.name}
+
+
+def columns_of_group(
+    group: Group, arrived: tuple[Column, ...], columns: Sequence[TableColumn], now: Lives, spelling: Spelling
+) -> tuple[Column, ...]:
+    """Returns the columns of a group's events by the names that they have now. `columns`: those of the table."""
+    if now.places and group.first_position >= now.places[-1]:
+        return arrived
+    names = spelling.table_names([c.name for c in arrived], (c.name for c in columns))
+    last = group.last_position
+    if group.may_have_unplaced_reads:
+        last = max(last, *now.places)  # They are as new as the table.
+    return columns_now(arrived, names, now, group.first_position, last)
+
+
+def told_keys(batch: TableBatch, entry: CatalogEntry, spelling: Spelling) -> dict[Key, Key]:
+    """Returns the keys of changes whose columns have other names now: names in the events → columns of the table."""
+    found: dict[Key, Key] = {}
+    for group in batch.groups:
+        for names in (group.keys or ()) if group.kind == CHANGE else ():
+            then = tuple(spelling.table_names(names, entry.table_schema.names).values())
+            is_newest = group.first_position >= max(entry.lives.places, default=())
+            key = None if is_newest else key_now(then, entry.lives, group.first_position, group.last_position)
+            if key is not None and key != then:
+                found[names] = key
+    return found
