@@ -47,10 +47,16 @@ def last_position(batch: TableBatch) -> tuple[int, ...]:
     return max((group.last_position for group in batch.groups if group.kind == CHANGE), default=())
 
 
-def last_positions_by_key(batch: TableBatch) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the highest position of changes whose record has a key, and of those without one; () without any."""
+def last_positions_by_key(batch: TableBatch, key: Iterable[Key]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns the highest position of changes whose record has a key, and of those without one whose image has the
+    columns of `key` all the same; () without any. `key`: the names that events may have for each of its columns."""
     has_key = F.col("key").isNotNull()
-    highest = (F.max(F.when(found, F.col("position"))) for found in (has_key, ~has_key))
+    images = [f"$.{envelope}{image}" for image in ("after", "before") for envelope in ("payload.", "")]
+    text = F.col("value").cast("string")
+    names = F.json_object_keys(F.coalesce(*(F.get_json_object(text, image) for image in images)))
+    in_image = (F.arrays_overlap(names, F.array(*map(F.lit, column))) for column in key)
+    loses_key = ~has_key & F.coalesce(reduce(lambda one, other: one & other, in_image), F.lit(False))
+    highest = (F.max(F.when(found, F.col("position"))) for found in (has_key, loses_key))
     row = batch.events.where(batch.changed).agg(*(at.alias(f"_{n}") for n, at in enumerate(highest))).first()
     with_key, without = (tuple(at or ()) for at in row) if row is not None else ((), ())
     return with_key, without

@@ -141,7 +141,8 @@ class TableSchemas:
         return {names: key for names, key in found.items() if names not in parts}
 
     def require_key(self, batch: TableBatch, stored: TableState) -> None:
-        """Raises TableUnusable where the table has a key, but the newest changes of the batch carry none."""
+        """Raises TableUnusable where the table has a key, but the newest changes of the batch carry none, though their
+        images have its columns. Others are bad events, which are quarantined."""
         entry = self.revisions.get(batch.table)
         if entry is None or not entry.table_schema.key or batch.table in self._rules.append_only:
             return
@@ -149,7 +150,9 @@ class TableSchemas:
         if declared == ():
             raise dropped_key(batch.table, entry.table_schema.key)
         if declared is None and any(() in (g.keys or ()) for g in batch.groups if g.kind == CHANGE):
-            with_key, without = last_positions_by_key(batch)
+            renames = self._rules.column_renames.get(batch.table, {})
+            key = [(name, *(old for old, new in renames.items() if new == name)) for name in entry.table_schema.key]
+            with_key, without = last_positions_by_key(batch, key)
             if without > max(with_key, newest_position(stored)):
                 raise dropped_key(batch.table, entry.table_schema.key)
 

@@ -59,7 +59,8 @@ def _play(dsn: str, connection: psycopg.Connection[Any]) -> None:
 
 
 def _read(stack: Stack, until: tuple[str, str, int]) -> list[dict[str, Any]]:
-    """Returns the records up to the one with this op, table and id, and messages that come within two seconds after."""
+    """Returns the records up to the one with this op, table and id, and all that come until three seconds pass without
+    one."""
     consumer = Consumer(
         {
             "bootstrap.servers": stack.kafka.bootstrap_servers,
@@ -70,7 +71,7 @@ def _read(stack: Stack, until: tuple[str, str, int]) -> list[dict[str, Any]]:
     )
     consumer.subscribe([f"^{NAME}\\..*"])
     found: list[dict[str, Any]] = []
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    deadline, has_last = time.monotonic() + _TIMEOUT_SECONDS, False
     try:
         while time.monotonic() < deadline:
             message = consumer.poll(0.5)
@@ -79,8 +80,9 @@ def _read(stack: Stack, until: tuple[str, str, int]) -> list[dict[str, Any]]:
             found.append(_record(message))
             payload = (found[-1]["value"] or {"payload": {}})["payload"]
             row = (payload.get("op"), payload.get("source", {}).get("table"), (payload.get("after") or {}).get("id"))
-            if row == until:
-                deadline = min(deadline, time.monotonic() + 3)
+            has_last = has_last or row == until
+            if has_last:
+                deadline = time.monotonic() + 3
         assert any(record["topic"].endswith("items") for record in found), f"no record of {until}"
     finally:
         consumer.close()

@@ -55,3 +55,14 @@ def test_declared_key_goes_on(spark: SparkSession, tmp_path: Path) -> None:
 def test_records_without_a_key_before_ones_with_a_key_are_no_reason(spark: SparkSession, tmp_path: Path) -> None:
     found, rows = replayed(spark, tmp_path / "newest", changelog(newest_has_key=True), 0)
     assert (found, rows) == ({}, [(2, "c")])
+
+
+def test_record_that_lacks_the_columns_of_the_key_is_quarantined_alone(spark: SparkSession, tmp_path: Path) -> None:
+    t = Topic()
+    t.change("c", 10, {"id": 1, "v": "a"})
+    t.change("c", 20, {"v": "b"}, key=None)
+    events = write(tmp_path / "in", t.records, None)
+    ((_, summary),) = replay(
+        spark, [Case("bad", (events / "events.jsonl",), None, tmp_path / "out")], Delivery(), "jsonl"
+    )
+    assert (summary["set_aside"], [one["code"] for one in summary["quarantine"]]) == ({}, ["no-key"])

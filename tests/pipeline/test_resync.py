@@ -192,7 +192,7 @@ def test_names_are_escaped(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("table", "options", "problem"),
     [
-        ("again.keyless", (), "has no key"),
+        ("again.keyless", (), "has no (primary )?key"),
         ("again.keyless", ("--where", "id = 1"), "no primary key"),
         ("again.absent", (), "not among the tables"),
         ("again.two words", (), "a name with a space, a quote or a dot"),
