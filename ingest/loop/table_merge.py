@@ -150,7 +150,8 @@ class TableMerge:
         read_as = partial(self.table_schemas.as_declared, batch.table)
         readable = [(group, read_as(columns)) for group, columns in admitted if group not in refused]
         if not table_schema.key:
-            batch = replace(batch, events=self._deliveries.without_duplicates(batch))
+            # A null tombstone names no row there.
+            batch = replace(batch, events=self._deliveries.without_duplicates(batch), tombstones=None)
         arrived = self.table_schemas.arrived(batch.table)
         key_schema = table_schema if carried is None else replace(table_schema, key=carried)
         changes = BatchChanges(batch, key_schema, readable, self._rules, arrived, lives)
