@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
@@ -42,6 +42,20 @@ _log = logging.getLogger(__name__)
 Messages = Mapping[str, Collection[ToldVersion]]
 
 
+@dataclass(frozen=True)
+class _Known:
+    """The versions that the messages read so far tell.
+
+    Attributes:
+        by_origin: origin → table → versions.
+        in_table_names: (table, origin, columns) → versions with the names of the table's columns: each batch of a table
+            asks for the same ones.
+    """
+
+    by_origin: Mapping[str, Mapping[str, frozenset[Version]]]
+    in_table_names: dict[tuple[str, str, tuple[str, ...]], frozenset[Version]] = field(default_factory=dict)
+
+
 class ToldTables:
     """The told versions of tables, which are read once and after each slice with messages."""
 
@@ -53,7 +67,7 @@ class ToldTables:
         self._revisions = revisions
         self._more = more
         self._rules = rules
-        self._known: dict[str, dict[str, frozenset[Version]]] | None = None
+        self._known: _Known | None = None
         self._logged: set[Place] = set()
 
     def add(self, events: DataFrame) -> None:
@@ -71,12 +85,16 @@ class ToldTables:
         schema policy doesn't apply all changes: it goes by its events then."""
         if not self._rules.policy_of(table).applies_all:
             return frozenset()
-        found = [
-            tables[table]
-            for told_by, tables in self._by_origin().items()
-            if table in tables and not origins_differ(origin, told_by)
-        ]
-        return in_table_names(frozenset().union(*found), self._rules.spelling(table), columns) if found else frozenset()
+        known, of_table = self._all(), (table, origin, tuple(columns))
+        if of_table not in known.in_table_names:
+            found = [
+                tables[table]
+                for told_by, tables in known.by_origin.items()
+                if table in tables and not origins_differ(origin, told_by)
+            ]
+            every = frozenset[Version]().union(*found)
+            known.in_table_names[of_table] = in_table_names(every, self._rules.spelling(table), columns)
+        return known.in_table_names[of_table]
 
     def follow(self, table: str, stored: TableState, origin: str = "") -> None:
         """Brings a table to what messages tell of it: first to other names and new columns, then to another key. Does
@@ -114,18 +132,20 @@ class ToldTables:
             told = self.versions(*of_table)
         return told
 
-    def _by_origin(self) -> dict[str, dict[str, frozenset[Version]]]:
-        """Returns origin → table → versions; messages that can't be read as versions that say so."""
-        if self._known is None:
+    def _all(self) -> _Known:
+        """Returns the versions of all tables; messages that can't be read as versions that say so."""
+        known = self._known
+        if known is None:
             by_origin: dict[str, dict[str, list[ToldVersion]]] = {}
             histories = [one for one in (self._history, self._more) if one is not None and one.exists()]
             for table, messages in (pair for one in histories for pair in one.all_told().items()):
                 for message in messages:
                     origin = former_origin(message.origin, self._rules.renamed) if message.origin else UNNAMED
                     by_origin.setdefault(origin, {}).setdefault(table, []).append(message)
-            self._known = {origin: _versions(messages) for origin, messages in by_origin.items()}
+            known = _Known({origin: _versions(messages) for origin, messages in by_origin.items()})
             self._log_faults(message for tables in by_origin.values() for found in tables.values() for message in found)
-        return self._known
+            self._known = known
+        return known
 
     def _log_faults(self, messages: Iterable[ToldVersion]) -> None:
         """Logs each message that can't be read, once."""
