@@ -37,6 +37,8 @@ from ingest.sources.signal_topics import TopicTail, create_topics, send
 _UNSAFE = re.compile(r"""[\s."'`,]""")
 _POLL_SECONDS = 1.0
 _STATUS_SECONDS = 5.0
+_PAUSE_SECONDS = 1.0
+_FAILED_QUERY = "SQL_EXCEPTION"
 _SIGNAL_TOPIC = {"cleanup.policy": "delete", "retention.ms": "604800000"}
 _REFUSALS = {
     "NO_PRIMARY_KEY": (
@@ -47,7 +49,7 @@ _REFUSALS = {
         "is not among the tables of the connector",
         "add it to the connector's table.include.list, or correct the name (schema.table, as the source spells it)",
     ),
-    "SQL_EXCEPTION": (
+    _FAILED_QUERY: (
         "could not be read: the database refused the query",
         "check --where, and that the connector's user may SELECT the table; the connector's log has the reason",
     ),
@@ -139,15 +141,26 @@ class Resync:
             [self._topics.notifications] if self._signal_table else [self._topics.signals, self._topics.notifications]
         )
         create_topics(kafka, dict.fromkeys(topics, _SIGNAL_TOPIC))
-        signal = f"ingest-{self._pipeline.name}-{uuid.uuid4()}"
         with TopicTail(kafka, self._topics.notifications) as tail:
-            self._send(execute_snapshot(signal, self._schema, self._name, self._request.predicate))
-            for notice in self._notices(tail, signal):
-                report(notice)
-                if notice.kind in (TABLE_READ, ABORTED, COMPLETED):
-                    self._require_read(notice.status or notice.kind)
-                if notice.kind == TABLE_READ and notice.table == f"{self._schema}.{self._name}":
-                    return TableRead((self._schema, self._name), signal, notice.rows)
+            signal, end = self._ask(tail, report)
+            if end.status == _FAILED_QUERY:
+                # Debezium commits on the connection over which it reads the table, from another thread (dbz#2055). A
+                # query that fails for that has the same status as one that the database refuses.
+                time.sleep(_PAUSE_SECONDS)
+                signal, end = self._ask(tail, report)
+        self._require_read(end.status or end.kind)
+        return TableRead((self._schema, self._name), signal, end.rows)
+
+    def _ask(self, tail: TopicTail, report: Callable[[SnapshotNotice], None]) -> tuple[str, SnapshotNotice]:
+        """Sends a signal. Returns its ID and the notification with which the reading of the table ended."""
+        signal = f"ingest-{self._pipeline.name}-{uuid.uuid4()}"
+        self._send(execute_snapshot(signal, self._schema, self._name, self._request.predicate))
+        for notice in self._notices(tail, signal):
+            report(notice)
+            is_other = notice.kind == TABLE_READ and notice.table != f"{self._schema}.{self._name}"
+            has_read_other = is_other and notice.status in (SUCCEEDED, EMPTY)
+            if notice.kind in (TABLE_READ, ABORTED, COMPLETED) and not has_read_other:
+                return signal, notice
         raise AssertionError("the notifications end with an exception only")
 
     def _send(self, signal: Mapping[str, Any]) -> None:

@@ -8,25 +8,23 @@ from __future__ import annotations
 import base64
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer
 from psycopg.conninfo import make_conninfo
 
 from ingest.connector import ddl_trigger
 from ingest.stack import Stack
 from tests.connector import ddl_story
+from tests.connector.records import Records, await_stream
 
 pytestmark = pytest.mark.integration
 NAME = "ddlstory"
 RECORDED = Path(__file__).parent / "recorded" / "ddl.jsonl"
 _KEPT_OF_SOURCE = ("connector", "name", "snapshot", "db", "sequence", "schema", "table", "lsn", "ts_ms")
-_TIMEOUT_SECONDS = 120
 
 
 @pytest.fixture
@@ -40,53 +38,26 @@ def records(stack: Stack) -> Iterator[list[dict[str, Any]]]:
         config = stack.postgres.connector(NAME, schemas=[ddl_story.SCHEMA])
         stack.connect.register(NAME, config | {"database.dbname": NAME, "poll.interval.ms": "50"})
         try:
-            _read(stack, until=("r", "items", 1))
+            await_stream(connection, NAME)
             connection.execute(ddl_trigger().encode())
-            _play(dsn, connection)
-            yield _read(stack, until=("c", "items", 99))
+            with Records(stack, NAME, connection) as records:
+                _play(dsn, records)
+                yield [_record(message) for message in records.so_far()]
         finally:
             stack.connect.delete(NAME)
 
 
-def _play(dsn: str, connection: psycopg.Connection[Any]) -> None:
-    for statement in (*ddl_story.COLUMNS, *ddl_story.KEYS, *ddl_story.IN_ONE_TRANSACTION):
-        connection.execute(statement.encode())
+def _play(dsn: str, records: Records) -> None:
+    last = (*ddl_story.TABLES, ddl_story.LAST)
     with psycopg.connect(dsn, autocommit=True) as one, psycopg.connect(dsn, autocommit=True) as two:
-        for session, statement in ddl_story.TWO_SESSIONS:
-            {"one": one, "two": two}[session].execute(statement.encode())
-    for statement in (*ddl_story.TABLES, ddl_story.LAST):
-        connection.execute(statement.format(publication=NAME).encode())
-
-
-def _read(stack: Stack, until: tuple[str, str, int]) -> list[dict[str, Any]]:
-    """Returns the records up to the one with this op, table and id, and all that come until three seconds pass without
-    one."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": stack.kafka.bootstrap_servers,
-            "group.id": f"{NAME}-{time.monotonic_ns()}",
-            "auto.offset.reset": "earliest",
-            "topic.metadata.refresh.interval.ms": 500,
-        }
-    )
-    consumer.subscribe([f"^{NAME}\\..*"])
-    found: list[dict[str, Any]] = []
-    deadline, has_last = time.monotonic() + _TIMEOUT_SECONDS, False
-    try:
-        while time.monotonic() < deadline:
-            message = consumer.poll(0.5)
-            if message is None or message.error() is not None:
-                continue
-            found.append(_record(message))
-            payload = (found[-1]["value"] or {"payload": {}})["payload"]
-            row = (payload.get("op"), payload.get("source", {}).get("table"), (payload.get("after") or {}).get("id"))
-            has_last = has_last or row == until
-            if has_last:
-                deadline = time.monotonic() + 3
-        assert any(record["topic"].endswith("items") for record in found), f"no record of {until}"
-    finally:
-        consumer.close()
-    return sorted(found, key=lambda record: (record["topic"], record["offset"]))
+        steps = [
+            *((one, text) for text in (*ddl_story.COLUMNS, *ddl_story.KEYS, *ddl_story.IN_ONE_TRANSACTION)),
+            *(({"one": one, "two": two}[session], text) for session, text in ddl_story.TWO_SESSIONS),
+            *((one, text.format(publication=NAME)) for text in last),
+        ]
+        for session, statement in steps:
+            records.await_connector()
+            session.execute(statement.encode())
 
 
 def _record(message: Any) -> dict[str, Any]:
@@ -118,8 +89,8 @@ def _timeline(records: list[dict[str, Any]]) -> list[tuple[str, str, Any]]:
     """Returns op, table and content of all messages and events by their positions, without what differs between runs:
     positions, times, oids.
 
-    Of rows only the columns that the newest message below them tells: if Debezium lags behind the source, it may send
-    keys and columns of later definitions, with fillers for values."""
+    Of rows only the columns that the newest message below them tells: Debezium reads a transaction after its commit,
+    and may send columns of its later statements."""
     placed = sorted(
         (place_of(record), record["topic"], record["offset"], record) for record in records if record["value"]
     )

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import psycopg
 import pytest
@@ -25,6 +24,7 @@ from ingest.backfill.replay import Case, Delivery, replay
 from ingest.connector import ddl_trigger
 from ingest.quality import compare_with_postgres
 from ingest.stack import Stack
+from tests.connector.records import await_stream
 from tests.pipeline.random_ddl import SHOWN, TOLD, RandomTable
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -80,15 +80,6 @@ def captured(
         finally:
             stack.connect.delete(name)
         yield Captured(dsn, file, tables)
-
-
-def await_stream(connection: psycopg.Connection[Any], slot: str) -> None:
-    """Waits until the connector has read its snapshot and reads the log: what it reads of the catalog before that may
-    be newer than the rows."""
-    begin, is_read = time.monotonic(), "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND active"
-    while connection.execute(is_read, [slot]).fetchone() != (1,):
-        assert time.monotonic() < begin + _TIMEOUT_SECONDS, "the connector doesn't read the log"
-        time.sleep(0.2)
 
 
 def change(stack: Stack, name: str, tables: list[RandomTable], random: Random, is_told: bool) -> None:

@@ -189,6 +189,19 @@ def test_names_are_escaped(shop: Shop) -> None:
     assert shop.resync(ODD, "--where", "id < 3")["rows"] == 2
 
 
+def test_query_that_fails_once_is_sent_again(shop: Shop) -> None:
+    """As a query of Debezium does if its other thread commits on the connection meanwhile."""
+    shop.database.execute("""
+        CREATE SEQUENCE again.calls;
+        CREATE FUNCTION again.is_called_again() RETURNS bool LANGUAGE plpgsql AS
+        $$ BEGIN
+            IF nextval('again.calls') = 1 THEN RAISE 'fails once'; END IF;
+            RETURN true;
+        END $$
+    """)
+    assert shop.resync(ODD, "--where", "id < 3 AND again.is_called_again()")["rows"] == 2
+
+
 @pytest.mark.parametrize(
     ("table", "options", "problem"),
     [
