@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,8 @@ TEXTUAL = schema(("id", "int64"), ("a", "string"))
 Rows = dict[int, dict[str, Any]]
 
 
-def rows(spark: SparkSession, layout: Lakehouse) -> Rows | None:
-    silver = Silver(spark, layout.silver("shop", ORDERS))
+def rows(spark: SparkSession, layout: Lakehouse, table: str = ORDERS) -> Rows | None:
+    silver = Silver(spark, layout.silver("shop", table))
     if not silver.exists():
         return None
     found = (row.asDict() for row in silver.rows().collect())
@@ -58,8 +59,8 @@ def merge_all(spark: SparkSession, shop: Pipeline, at_once: bool) -> dict[str, s
     return {table: one.code for table, one in merge.set_aside.items()}
 
 
-def outcomes(spark: SparkSession, shop: Pipeline) -> list[tuple[str, str, str, int | None]]:
-    found: list[DefinitionChange] = table_changes(spark, shop.name, shop.layout, ORDERS)
+def outcomes(spark: SparkSession, shop: Pipeline, table: str = ORDERS) -> list[tuple[str, str, str, int | None]]:
+    found: list[DefinitionChange] = table_changes(spark, shop.name, shop.layout, table)
     return [(one.kind, one.column, str(one.outcome), one.events) for one in found if one.kind != "first"]
 
 
@@ -111,17 +112,17 @@ ADD, DROP, TYPE, TRUNCATE, KEY = "add.column", "drop.column", "alter.column.type
 APPLIED, KEPT, IGNORED, REFUSED = "applied", "kept beside", "ignored and counted", "refused"
 AB = {1: {"a": 4, "b": 5}, 2: {"a": 2, "b": 3}}
 ONLY_A = {1: {"a": 4}, 2: {"a": 2}}
-CASES: tuple[tuple[Change, str, bool, dict[str, Any], Rows | None, list[tuple[str, str, str, int | None]]], ...] = (
-    (added, "evolve", False, {}, AB, [(ADD, "b", APPLIED, None)]),
-    (added, "lenient", False, {}, AB, [(ADD, "b", APPLIED, None)]),
-    (added, "ignore", False, {}, ONLY_A, [(ADD, "b", IGNORED, 2)]),
-    (added, "fail", False, FAILED, None, [(ADD, "b", REFUSED, None)]),
-    (added, "evolve", True, {}, AB, []),
+CASES: tuple[tuple[Change, str, bool, str | None, Rows | None, list[tuple[str, str, str, int | None]]], ...] = (
+    (added, "evolve", False, None, AB, [(ADD, "b", APPLIED, None)]),
+    (added, "lenient", False, None, AB, [(ADD, "b", APPLIED, None)]),
+    (added, "ignore", False, None, ONLY_A, [(ADD, "b", IGNORED, 2)]),
+    (added, "fail", False, SCHEMA_CHANGE, None, [(ADD, "b", REFUSED, None)]),
+    (added, "evolve", True, None, AB, []),
     (
         dropped,
         "evolve",
         False,
-        {},
+        None,
         {1: {"a": None, "b": 1}, 2: {"a": None, "b": 2}, 3: {"a": 3, "b": 3}},
         [(DROP, "a", APPLIED, None), (ADD, "a", APPLIED, None)],
     ),
@@ -129,7 +130,7 @@ CASES: tuple[tuple[Change, str, bool, dict[str, Any], Rows | None, list[tuple[st
         dropped,
         "lenient",
         False,
-        {},
+        None,
         {1: {"a": 1, "b": 1}, 2: {"a": None, "b": 2}, 3: {"a": 3, "b": 3}},
         [(DROP, "a", KEPT, None)],
     ),
@@ -137,27 +138,27 @@ CASES: tuple[tuple[Change, str, bool, dict[str, Any], Rows | None, list[tuple[st
         dropped,
         "ignore",
         False,
-        {},
+        None,
         {1: {"a": 1, "b": 1}, 2: {"a": None, "b": 2}, 3: {"a": 3, "b": 3}},
         [(DROP, "a", IGNORED, None)],
     ),
-    (dropped, "fail", False, FAILED, None, [(DROP, "a", REFUSED, None)]),
-    (dropped, "fail", True, {}, {1: {"a": 1, "b": 1}, 2: {"a": None, "b": 2}, 3: {"a": 3, "b": 3}}, []),
-    (wider, "lenient", False, {}, {1: {"a": 1}, 2: {"a": 1 << 40}}, [(TYPE, "a", APPLIED, None)]),
-    (wider, "ignore", False, FAILED, None, [(TYPE, "a", REFUSED, None)]),
-    (narrower, "ignore", False, {}, {1: {"a": 1}, 2: {"a": 2}}, [(TYPE, "a", IGNORED, None)]),
-    (narrower, "fail", False, FAILED, None, [(TYPE, "a", REFUSED, None)]),
-    (textual, "evolve", False, {}, {1: {"a": "1"}, 2: {"a": "x"}}, [(TYPE, "a", APPLIED, None)]),
-    (textual, "lenient", False, {}, {1: {"a": "1"}, 2: {"a": "x"}}, [(TYPE, "a", APPLIED, None)]),
-    (textual, "ignore", False, FAILED, None, [(TYPE, "a", REFUSED, None)]),
-    (truncated, "evolve", False, {}, {2: {"a": 2}}, []),
-    (truncated, "lenient", False, {}, {1: {"a": 1}, 2: {"a": 2}}, [(TRUNCATE, "", IGNORED, 1)]),
-    (truncated, "ignore", True, {}, {1: {"a": 1}, 2: {"a": 2}}, [(TRUNCATE, "", IGNORED, 1)]),
-    (truncated, "fail", False, FAILED, None, [(TRUNCATE, "", REFUSED, None)]),
-    (rekeyed, "fail", False, FAILED, None, [(KEY, "", REFUSED, None)]),
-    (rekeyed, "ignore", False, FAILED, None, [(KEY, "", REFUSED, None)]),
+    (dropped, "fail", False, SCHEMA_CHANGE, None, [(DROP, "a", REFUSED, None)]),
+    (dropped, "fail", True, None, {1: {"a": 1, "b": 1}, 2: {"a": None, "b": 2}, 3: {"a": 3, "b": 3}}, []),
+    (wider, "lenient", False, None, {1: {"a": 1}, 2: {"a": 1 << 40}}, [(TYPE, "a", APPLIED, None)]),
+    (wider, "ignore", False, SCHEMA_CHANGE, None, [(TYPE, "a", REFUSED, None)]),
+    (narrower, "ignore", False, None, {1: {"a": 1}, 2: {"a": 2}}, [(TYPE, "a", IGNORED, None)]),
+    (narrower, "fail", False, SCHEMA_CHANGE, None, [(TYPE, "a", REFUSED, None)]),
+    (textual, "evolve", False, None, {1: {"a": "1"}, 2: {"a": "x"}}, [(TYPE, "a", APPLIED, None)]),
+    (textual, "lenient", False, None, {1: {"a": "1"}, 2: {"a": "x"}}, [(TYPE, "a", APPLIED, None)]),
+    (textual, "ignore", False, SCHEMA_CHANGE, None, [(TYPE, "a", REFUSED, None)]),
+    (truncated, "evolve", False, None, {2: {"a": 2}}, []),
+    (truncated, "lenient", False, None, {1: {"a": 1}, 2: {"a": 2}}, [(TRUNCATE, "", IGNORED, 1)]),
+    (truncated, "ignore", True, None, {1: {"a": 1}, 2: {"a": 2}}, [(TRUNCATE, "", IGNORED, 1)]),
+    (truncated, "fail", False, SCHEMA_CHANGE, None, [(TRUNCATE, "", REFUSED, None)]),
+    (rekeyed, "fail", False, SCHEMA_CHANGE, None, [(KEY, "", REFUSED, None)]),
+    (rekeyed, "ignore", False, SCHEMA_CHANGE, None, [(KEY, "", REFUSED, None)]),
 )
-"""A change, the policy, whether events have no schema → the codes of tables set aside, the rows and the outcomes."""
+"""A change, the policy, whether events have no schema → the code if the table is set aside, rows and outcomes."""
 
 
 def changelog(change: Change, plain: bool) -> list[Record]:
@@ -166,38 +167,49 @@ def changelog(change: Change, plain: bool) -> list[Record]:
     return topic.records
 
 
+@dataclass(frozen=True)
+class Merged:
+    """A pipeline that merged the changelog of each case into a table of its own, and its tables folded anew."""
+
+    shop: Pipeline
+    aside: dict[str, str]
+    anew: Lakehouse
+    by_event: bool
+
+
+@pytest.fixture(scope="module", params=["one slice", pytest.param("event by event", marks=pytest.mark.long)])
+def of_cases(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Merged:
+    folder, by_event = tmp_path_factory.mktemp("cases"), request.param == "event by event"
+    records: list[Record] = []
+    tables = {}
+    for number, (change, mode, plain, *_) in enumerate(CASES):
+        change(Topic(f"shop.t{number}", ("public", f"t{number}"), records=records), plain)
+        tables[f"public.t{number}"] = {"schema": {"on_change": mode}}
+    shop = pipeline(folder / "shop", tables=tables)
+    captured(spark, shop, folder / "shop", records, batch=1 if by_event else 1000)
+    aside = merge_all(spark, shop, at_once=not by_event)
+    anew = Lakehouse(str(folder / "anew"))
+    if by_event:
+        recompute_tables(spark, shop, anew)
+    return Merged(shop, aside, anew, by_event)
+
+
 @pytest.mark.parametrize(
-    "at_once", [True, pytest.param(False, marks=pytest.mark.long)], ids=["one slice", "slice by slice"]
-)
-@pytest.mark.parametrize(
-    ("change", "mode", "plain", "aside", "right", "noted"),
-    CASES,
+    "number",
+    range(len(CASES)),
     ids=[f"{c[0].__name__} {c[1]}{' without a schema' if c[2] else ''}" for c in CASES],
 )
-def test_a_change_has_the_outcome_that_its_policy_says(
-    spark: SparkSession,
-    tmp_path: Path,
-    change: Change,
-    mode: str,
-    plain: bool,
-    aside: dict[str, str],
-    right: Rows | None,
-    noted: list[tuple[str, str, str, int | None]],
-    at_once: bool,
-) -> None:
-    folder = tmp_path / "shop"
-    shop = pipeline(folder, schema={"on_change": mode})
-    captured(spark, shop, folder, changelog(change, plain), batch=1)
-    assert merge_all(spark, shop, at_once) == aside
-    if right is not None or at_once:
-        assert rows(spark, shop.layout) == right
+def test_a_change_has_the_outcome_that_its_policy_says(spark: SparkSession, of_cases: Merged, number: int) -> None:
+    _, _, _, aside, right, noted = CASES[number]
+    table, shop = f"public.t{number}", of_cases.shop
+    assert of_cases.aside.get(table) == aside
+    if right is not None or not of_cases.by_event:
+        assert rows(spark, shop.layout, table) == right
     # Without an entry in the catalog nothing of the table is known.
-    if noted and (right is not None or not at_once):
-        assert outcomes(spark, shop) == noted
-    if right is not None and not at_once:
-        again = Lakehouse(str(tmp_path / "again"))
-        recompute_tables(spark, shop, again)
-        assert rows(spark, again) == right, "a table that is folded anew is the same"
+    if noted and (right is not None or of_cases.by_event):
+        assert outcomes(spark, shop, table) == noted
+    if right is not None and of_cases.by_event:
+        assert rows(spark, of_cases.anew, table) == right, "a table that is folded anew is the same"
 
 
 def test_a_table_that_was_refused_goes_on_once_its_policy_allows_the_change(
@@ -230,12 +242,12 @@ def test_a_new_column_of_events_without_a_schema_is_refused_after_the_first_batc
 
 def test_kinds_of_changes_can_be_excluded_and_tables_left_out(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path, schema={"exclude": ["truncate.table"]})
-    captured(spark, shop, tmp_path, changelog(truncated, False), batch=1)
+    captured(spark, shop, tmp_path, changelog(truncated, False))
     assert merge_all(spark, shop, at_once=True) == {}
     assert rows(spark, shop.layout) == {1: {"a": 1}, 2: {"a": 2}}
     other = tmp_path / "other"
     shop = pipeline(other, schema={"on_change": "fail", "exclude": ["create.table"]})
-    captured(spark, shop, other, changelog(added, False), batch=1)
+    captured(spark, shop, other, changelog(added, False))
     assert merge_all(spark, shop, at_once=True) == {}
     assert rows(spark, shop.layout) is None
     ignored = Accounts(spark, shop.layout.accounts, shop.name).ignored(ORDERS)
@@ -277,7 +289,7 @@ def test_tables_beyond_a_limit_are_set_aside_and_others_flow(spark: SparkSession
     plain.change("c", 10, {"id": 1, "deep": value})
     limits = {"columns": 8, "new_columns_per_day": 4, "nesting_depth": 8}
     shop = pipeline(tmp_path, limits=limits)
-    captured(spark, shop, tmp_path, records, batch=1)
+    captured(spark, shop, tmp_path, records, batch=4)
     aside = merge_all(spark, shop, at_once=False)
     assert aside == dict.fromkeys((f"public.{t}" for t in ("wide", "many", "deep", "deeper", "plain")), LIMIT)
     assert rows(spark, shop.layout) == {1: {"a": 1}}
