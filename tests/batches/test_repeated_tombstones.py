@@ -111,7 +111,14 @@ def alone(topic: Topic) -> None:
     topic.tombstone({"id": 7})
 
 
-@pytest.mark.parametrize("story", [another_change_between, of_another_key, after_a_gap, behind_an_update, alone])
+@pytest.mark.parametrize(
+    "story",
+    [
+        another_change_between,
+        alone,
+        *(pytest.param(story, marks=pytest.mark.long) for story in (of_another_key, after_a_gap, behind_an_update)),
+    ],
+)
 def test_repeated_tombstone_is_searched(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, story: Any
 ) -> None:
@@ -130,7 +137,9 @@ def test_repeated_tombstone_is_searched(
     assert searches
 
 
-@pytest.mark.parametrize("others", [0, 1], ids=["right before it", "further back"])
+@pytest.mark.parametrize(
+    "others", [pytest.param(0, marks=pytest.mark.long), 1], ids=["right before it", "further back"]
+)
 def test_whole_bronze_is_read_only_if_its_end_is_not_enough(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:

@@ -114,9 +114,8 @@ def test_other_messages_and_damaged_ones_name_no_table(spark: SparkSession) -> N
     assert [row["source_table"] for row in rows] == [None, "ingest_ddl", "ingest_ddl"]
 
 
-@pytest.mark.parametrize(
-    "delivery", [Delivery(), pytest.param(Delivery(7, 3, True), marks=pytest.mark.long)], ids=["one batch", "shuffled"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("delivery", [Delivery(), Delivery(7, 3, True)], ids=["one batch", "shuffled"])
 def test_merge_keeps_the_messages_of_a_table(spark: SparkSession, tmp_path: Path, delivery: Delivery) -> None:
     list(replay(spark, [Case("ddl", (RECORDED,), None, tmp_path / "ddl")], delivery, "jsonl"))
     history = SchemaHistory(spark, Lakehouse(str(tmp_path / "ddl")).schemas, "ddl")

@@ -78,6 +78,7 @@ def _record(message: Any) -> dict[str, Any]:
     return record | {"value": value} | ({"headers": headers} if headers else {})
 
 
+@pytest.mark.long
 def test_debezium_sends_what_was_recorded(records: list[dict[str, Any]]) -> None:
     if os.environ.get("INGEST_RECORD"):
         RECORDED.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))

@@ -84,6 +84,7 @@ def test_capture_continues_after_a_compaction(spark: SparkSession, tmp_path: Pat
     assert compaction["operation"] == "OPTIMIZE"
 
 
+@pytest.mark.long
 def test_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path) -> None:
     """An erasure rewrites each touched file, so its cost must not grow with the events around the erased ones."""
     bronze = opened(spark, tmp_path / "b", replace(OFTEN, bronze_file_rows=12))
@@ -105,6 +106,7 @@ def test_batches_of_a_file_are_read_by_page(spark: SparkSession, tmp_path: Path)
     assert offsets(some) == list(range(9, 15))
 
 
+@pytest.mark.long
 def test_files_are_compacted_in_the_order_of_capture(spark: SparkSession, tmp_path: Path) -> None:
     bronze = opened(spark, tmp_path / "b")
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))
@@ -114,6 +116,7 @@ def test_files_are_compacted_in_the_order_of_capture(spark: SparkSession, tmp_pa
     assert [r.offset for r in rows] == sorted(r.offset for r in rows)
 
 
+@pytest.mark.long
 def test_statistics_of_batches_outlast_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
     bronze = opened(spark, tmp_path / "b")
     capture(spark, bronze, range(1, FILES_PER_SIZE + 3))
@@ -140,6 +143,7 @@ def test_erasure_during_a_compaction_wins(spark: SparkSession, tmp_path: Path, m
     assert bronze.compact(FILES_PER_SIZE), "the next compaction is not blocked"
 
 
+@pytest.mark.long
 def test_accounts_of_several_pipelines_share_files(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "a")
     pipelines = {name: Accounts(spark, path, name, OFTEN) for name in ("one", "other")}

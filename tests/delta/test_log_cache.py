@@ -88,6 +88,7 @@ def test_commits_of_other_writers_are_read(spark: SparkSession, tmp_path: Path, 
     assert delta_reads == []
 
 
+@pytest.mark.long
 def test_cache_is_shared_between_tables_objects(spark: SparkSession, tmp_path: Path, delta_reads: list[str]) -> None:
     one = written(spark, tmp_path / "t", log_cache._READ_ONE_BY_ONE + 5)
     other = opened(spark, tmp_path / "t")
@@ -140,6 +141,7 @@ def test_replaced_table_is_read_again(spark: SparkSession, tmp_path: Path) -> No
     check_against_delta(spark, table, opened(spark, tmp_path / "t"))
 
 
+@pytest.mark.long
 def test_delta_reads_tables_of_many_files(spark: SparkSession, tmp_path: Path) -> None:
     """Delta skips most of their files by statistics."""
     table = written(spark, tmp_path / "t")

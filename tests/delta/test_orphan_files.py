@@ -86,7 +86,10 @@ def vacuum_deletes(spark: SparkSession, table: Table, hours: int | None) -> set[
     return {name for name in gone if (Path(table.path) / name).is_file()}
 
 
-@pytest.mark.parametrize(("hours", "age"), [(0, 0), (1, 2), (1, 0.5), (None, 2)])
+@pytest.mark.parametrize(
+    ("hours", "age"),
+    [(0, 0), (1, 2), pytest.param(1, 0.5, marks=pytest.mark.long), pytest.param(None, 2, marks=pytest.mark.long)],
+)
 def test_orphans_equal_those_of_vacuum(spark: SparkSession, table: Table, hours: int | None, age: float) -> None:
     assert_orphans_equal_vacuum(spark, aged(spark, table, age), hours)
     if hours == 0 or age > 1:
@@ -114,6 +117,7 @@ def assert_orphans_equal_vacuum(spark: SparkSession, table: Table, hours: int | 
     assert sorted(row.id for row in spark.read.format("delta").load(table.path).collect()) == ids
 
 
+@pytest.mark.long
 def test_kept_versions_stay_readable(spark: SparkSession, table: Table) -> None:
     def counts() -> list[int]:
         as_of = (spark.read.format("delta").option("versionAsOf", v) for v in range(table.version() + 1))

@@ -178,7 +178,7 @@ def merged(spark: SparkSession, folder: Path, stories: Sequence[TableStory], rec
         assert unmatched(fold(story.events).values(), found, story) == AGREES, story.name
 
 
-@pytest.mark.parametrize("size", [0, 12], ids=["one batch", "many batches"])
+@pytest.mark.parametrize("size", [0, pytest.param(12, marks=pytest.mark.long)], ids=["one batch", "many batches"])
 def test_tables_are_those_of_the_source(spark: SparkSession, tmp_path: Path, size: int) -> None:
     stories = [make().story() for make in SOURCES]
     longest = max(len(story.events) for story in stories)

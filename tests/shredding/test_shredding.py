@@ -75,6 +75,7 @@ def ask(spark: SparkSession, pipeline: Pipeline, member: int, cutoff: Cutoff) ->
     return request.request_erasure(spark, pipeline, asked)[0].request
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [3])
 def test_decrypted_tables_equal_the_oracle(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """Rows move, change their subject, arrive late and twice. Other batches give the same sealed texts."""
@@ -263,6 +264,7 @@ def test_masks_are_not_encrypted(spark: SparkSession, tmp_path: Path) -> None:
     assert decrypted(spark, pipeline, MEMBERS) == {ANNA: {"name": "—"}, BEN: {"name": "Ben"}}
 
 
+@pytest.mark.long
 def test_decrypting_needs_both_key_files(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = shredding(tmp_path)
     capture_and_merge(spark, pipeline, tmp_path / "events", people.records(STORY, 1))

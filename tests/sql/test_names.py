@@ -180,6 +180,7 @@ def test_failing_query_shows_no_values(run_sql: Callable[..., Result]) -> None:
         assert "zora" not in str(failed)
 
 
+@pytest.mark.long
 def test_query_is_read_from_stdin(run_sql: Callable[..., Result]) -> None:
     """Keeps personal values out of the shell's history."""
     assert rows(run_sql("-", input="SELECT v FROM shop.public.orders\nWHERE v = 'shop again'\n")) == [
@@ -206,6 +207,7 @@ def test_spark_settings_of_the_pipeline_apply(
     assert taken["spark.sql.catalogImplementation"] == "in-memory"
 
 
+@pytest.mark.long
 def test_error_of_a_change_feed_names_the_readable_versions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
