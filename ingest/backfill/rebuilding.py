@@ -118,17 +118,19 @@ class Rebuild:
         known = {e.table_schema.table: e for e in catalog.entries(name)}.get(table)
         self._replace(entry, live, known.revision if known else 0)
         versions = known.versions if known else frozenset()
-        seen = known.seen_versions if known else frozenset()
+        # Rows are folded under the names that the file declares by now.
+        named = known.renamed(rules_of(self._pipeline).new_names(table), folded=True) if known else entry
         recorded = replace(
             entry,
             pipeline=name,
             path=live.silver.path,
             revision=known.revision + 1 if known else 1,
-            versions=entry.versions | seen,
+            versions=entry.versions | (named.seen_versions if known else frozenset()),
+            renames=named.renames,
         )
         recorded = replace(recorded, table_schema=replace(entry.table_schema, revision=recorded.revision))
         catalog.record(recorded, versions)
-        altered = recorded.altered_since(entry)
+        altered = replace(recorded, renames=entry.renames).altered_since(entry)
         for part in live.tables:
             part.evolve(entry.table_schema, recorded.table_schema, altered)
 

@@ -106,7 +106,8 @@ class ChangePolicies:
         refused, or a limit exceeded."""
         policy, table = self._rules.policy_of(batch.table), batch.table
         before, after = entry.table_schema.columns if entry else None, new.table_schema.columns
-        new = replace(new, added_columns=entry.added_columns if entry else ())
+        if entry is not None:
+            new = replace(new, added_columns=entry.added_columns, renames=entry.renames)
         if before != after:
             new = replace(new, added_columns=self._added_columns(batch, entry, new))
             require_within(exceeded_limit(before, after, new.added_columns, self._rules.limits))

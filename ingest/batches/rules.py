@@ -40,7 +40,8 @@ class Rules:
     becomes of dates and timestamps outside of the years 1 to 9999. `keyless`: merge keyless tables; false where events
     may be delivered once more, because their rows are counted. `tuning`: thresholds, which change no result.
     `policy`: what becomes of changes of tables. `policies`: table → policy of its own. `accepted`: table → changes that
-    were decided before, where a table is folded anew. `limits`: of tables' columns."""
+    were decided before, where a table is folded anew. `declared_renames`: table → column before → column after, of
+    columns that the source has renamed. `limits`: of tables' columns."""
 
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -75,6 +76,7 @@ class Rules:
     policy: SchemaPolicy = EVOLVE
     policies: Mapping[str, SchemaPolicy] = field(default_factory=dict)
     accepted: Mapping[str, Accepted] = field(default_factory=dict)
+    declared_renames: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
 
     @property
@@ -89,6 +91,15 @@ class Rules:
     def policy_of(self, table: str) -> SchemaPolicy:
         """Returns what becomes of changes of the table."""
         return self.policies.get(table, self.policy)
+
+    def follows_messages(self, table: str) -> bool:
+        """Returns whether the table becomes what messages of the source tell of it."""
+        return self.policy_of(table).applies_all and not self.declared_renames.get(table)
+
+    def new_names(self, table: str) -> dict[str, str]:
+        """Returns column before → column of the table, of columns that the source has renamed."""
+        spelling = self.spelling(table)
+        return {old: spelling.new_name(old) for old in self.declared_renames.get(table, {})}
 
     def spelling(self, table: str) -> Spelling:
         """Returns how the columns of the table's events are named in the table."""

@@ -46,6 +46,12 @@ class TableSettings(Personal):
         "or for a name that ingest's own columns have.",
     )
 
+    renames: Mapping[Text, Text] = Field(
+        default={},
+        description="column before: column after, of columns that the source has renamed or will. Events don't tell a "
+        "rename from a drop and a new column. Both names are one column of the table, under the newest one.",
+    )
+
     sequence: Text | None = Field(
         default=None,
         description="A column of whole numbers that orders the changes, if the source gives no position. Every event "
@@ -81,6 +87,40 @@ class TableSettings(Personal):
         names = [name.lower() for name in self.rename.values()]
         if len(set(names)) < len(names):
             raise ValueError("rename gives two columns one name: a Delta table's column names are case-insensitive")
+        return self
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Returns column in the events → its name in the table, where the two differ."""
+        steps = {**self.renames, **self.rename}
+        found = {}
+        for first in steps:
+            name = first
+            while name in steps:
+                name = steps[name]
+            found[first] = name
+        return found
+
+    @model_validator(mode="after")
+    def _require_renames_that_end(self) -> Self:
+        steps = {**self.renames, **self.rename}
+        for first in steps:
+            name, passed = first, set[str]()
+            while name in steps and name not in passed:
+                passed.add(name)
+                name = steps[name]
+            if name in passed:
+                raise ValueError("renames and rename lead from a column back to itself: keep the newest name only")
+        return self
+
+    @model_validator(mode="after")
+    def _require_new_names_of_personal_columns(self) -> Self:
+        named = {name: {*names} for name, names in self.personal_columns.items()}
+        for setting, names in named.items():
+            left = sorted(old for old in names & {*self.renames} if self.renames[old] not in names)
+            if left:
+                old, new = left[0], self.renames[left[0]]
+                raise ValueError(f"{setting} names {old!r}, which renames calls {new!r} since: name {new!r} there too")
         return self
 
     @model_validator(mode="after")

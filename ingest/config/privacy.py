@@ -3,7 +3,7 @@ erasure leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self
 
@@ -97,9 +97,15 @@ class Personal(Section):
         return {} if self.on_erasure == "delete" else self.on_erasure
 
     @property
+    def personal_columns(self) -> Mapping[str, Collection[str]]:
+        """Returns setting → columns with personal values that it names."""
+        found = {"personal": self.personal, "on_erasure": self.masks, "shred": self.shred}
+        return {setting: names for setting, names in found.items() if names}
+
+    @property
     def erasure_columns(self) -> frozenset[str]:
         """Returns all columns that these settings name."""
-        found = {*self.personal, *self.masks, *self.shred}
+        found = {name for names in self.personal_columns.values() for name in names}
         if self.subject is not None:
             found |= {*(self.subject.through or ()), *([self.subject.key] if self.subject.key else ())}
         return frozenset(found)

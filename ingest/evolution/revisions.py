@@ -46,6 +46,10 @@ class Piece:
     other: str | None = None
 
 
+AS_STORED = (Piece(None, None, Source.STORED),)
+"""The pieces of a column whose values stay."""
+
+
 @dataclass(frozen=True)
 class ColumnRevision:
     """How a column of silver is revised.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ingest.evolution.definition import (
     NULL,
@@ -56,6 +57,20 @@ def stored_version(columns: Sequence[TableColumn]) -> Version:
     every event."""
     definition = Definition(tuple(ColumnDefinition(c.name, c.type) for c in columns))
     return Version(_BELOW_EVERY_EVENT, definition, Origin.SEEN)
+
+
+def renamed_versions(versions: Collection[Version], names: Mapping[str, str]) -> frozenset[Version]:
+    """Returns versions with other names of columns in those that events show. `names`: name before → name."""
+    return frozenset(
+        replace(version, definition=replace(version.definition, columns=_renamed(version.definition.columns, names)))
+        if version.origin is Origin.SEEN
+        else version
+        for version in versions
+    )
+
+
+def _renamed(columns: Sequence[ColumnDefinition], names: Mapping[str, str]) -> tuple[ColumnDefinition, ...]:
+    return tuple(replace(column, name=names.get(column.name, column.name)) for column in columns)
 
 
 def _assumed_fill(column: Column) -> Fill:

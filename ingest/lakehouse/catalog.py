@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.changelog.spelling import caseless
 from ingest.delta import delta_table
 from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
@@ -25,9 +26,9 @@ from ingest.evolution.definition import Origin, Version
 from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import AddedColumns
-from ingest.evolution.revisions import ColumnRevision, altered_columns
+from ingest.evolution.revisions import AS_STORED, ColumnRevision, altered_columns
 from ingest.evolution.schema_policy import Accepted
-from ingest.evolution.seen_versions import stored_version
+from ingest.evolution.seen_versions import renamed_versions, stored_version
 from ingest.lakehouse.schema_json import column_from_json, column_to_json, versions_from_json, versions_to_json
 from ingest.merge.table_schema import TableSchema
 from ingest.names import nearest
@@ -47,9 +48,10 @@ _SCHEMA = T.StructType(
         T.StructField("former_keys", T.StringType()),
         T.StructField("added_columns", T.StringType()),
         T.StructField("refold", T.StringType()),
+        T.StructField("renames", T.StringType()),
     ]
 )
-_ADDED = ("origin", "versions", "former_keys", "added_columns", "refold")
+_ADDED = ("origin", "versions", "former_keys", "added_columns", "refold", "renames")
 """Columns that a catalog of an older version lacks."""
 
 
@@ -74,6 +76,8 @@ class CatalogEntry:
     added_columns: AddedColumns = ()
     refold: str = ""
     """Why the table has to be folded from its events again; empty if it need not."""
+    renames: tuple[tuple[str, str], ...] = ()
+    """(name before, name) of columns that got another one because a pipeline's file declared so, in that order."""
 
     @cached_property
     def lives(self) -> Lives:
@@ -109,7 +113,31 @@ class CatalogEntry:
     def altered_since(self, before: CatalogEntry) -> tuple[ColumnRevision, ...]:
         """Returns the revisions of columns whose stored values another entry of the table doesn't tell. Rows of a
         keyless table are told apart by the columns that exist, so one that is dropped becomes null."""
-        return altered_columns(before.lives, self.lives, keeps_dropped=bool(self.table_schema.key))
+        named, stored = before, dict[str, str]()
+        for old, new in self.renames[len(before.renames) :]:
+            named = named.renamed({old: new})
+            stored[new] = stored.pop(old, old)
+        found = altered_columns(named.lives, self.lives, keeps_dropped=bool(self.table_schema.key))
+        altered = {one.column: one for one in found}
+        for new, old in stored.items():
+            altered[new] = replace(altered.get(new, ColumnRevision(new, old, AS_STORED)), stored=old)
+        return tuple(altered.values())
+
+    def renamed(self, names: Mapping[str, str], folded: bool = False) -> CatalogEntry:
+        """Returns the entry with other names of columns; itself if it has none of them. `names`: name before → name.
+        A column whose new name another one has stays as it is, unless the rows are `folded` anew."""
+        columns = self.table_schema.names
+        taken = {caseless(name) for name in columns}
+        found = {old: new for old, new in names.items() if old in columns and (folded or caseless(new) not in taken)}
+        if not found:
+            return self
+        renamed = tuple(replace(c, name=found.get(c.name, c.name)) for c in self.table_schema.columns)
+        return replace(
+            self,
+            table_schema=replace(self.table_schema, columns=renamed),
+            versions=renamed_versions(self.versions, found),
+            renames=(*self.renames, *found.items()),
+        )
 
 
 @dataclass(frozen=True)
@@ -204,6 +232,7 @@ class Catalog:
             "former_keys": json.dumps(entry.former_keys, ensure_ascii=False) if entry.former_keys else None,
             "added_columns": json.dumps(entry.added_columns) if entry.added_columns else None,
             "refold": entry.refold or None,
+            "renames": json.dumps(entry.renames, ensure_ascii=False) if entry.renames else None,
         }
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._commit_lock:
@@ -221,6 +250,7 @@ def _entry(row: Row, versions: frozenset[Version]) -> CatalogEntry:
     columns = tuple(map(column_from_json, json.loads(row["columns"])))
     table_schema = TableSchema(row.table, tuple(row.primary_key), columns, row.revision)
     topics, origin, is_intent = tuple(row.topics), row.origin or "", row.versions is not None
-    former, added = (tuple(map(tuple, json.loads(text or "[]"))) for text in (row.former_keys, row.added_columns))
+    texts = (row.former_keys, row.added_columns, row.renames)
+    former, added, renames = (tuple(map(tuple, json.loads(text or "[]"))) for text in texts)
     entry = CatalogEntry(row.pipeline, row.path, table_schema, row.revision, topics, origin, versions, is_intent)
-    return replace(entry, former_keys=former, added_columns=added, refold=row.refold or "")
+    return replace(entry, former_keys=former, added_columns=added, refold=row.refold or "", renames=renames)

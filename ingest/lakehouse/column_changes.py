@@ -112,7 +112,8 @@ def _in_type(stored: _Stored, type_: LogicalType) -> Column:
 def _revised(rows: DataFrame, stored: Mapping[str, _Stored], target: TableColumn, revision: ColumnRevision) -> Column:
     """Returns the column as its pieces say. Values that a read without a position brought stay: theirs is not that of
     their schema."""
-    name = revision.stored or target.name
+    # A rebuild that died may have renamed the column already.
+    name = revision.stored if revision.stored is not None and revision.stored in stored else target.name
     source = stored.get(name)
     if source is None:
         return _by_position(F.col(POSITION_COLUMN), revision.pieces, target, None, stored)

@@ -82,8 +82,8 @@ class ToldTables:
     def versions(self, table: str, origin: str, columns: Collection[str] = ()) -> frozenset[Version]:
         """Returns what is told of a table, with the names that its columns have there. `origin`: the table's server and
         database; messages of others are not about it. `columns`: those that the table has already. Nothing if its
-        schema policy doesn't apply all changes: it goes by its events then."""
-        if not self._rules.policy_of(table).applies_all:
+        schema policy doesn't apply all changes, or its renames are declared: it goes by its events then."""
+        if not self._rules.follows_messages(table):
             return frozenset()
         known, of_table = self._all(), (table, origin, tuple(columns))
         if of_table not in known.in_table_names:
@@ -100,7 +100,7 @@ class ToldTables:
         """Brings a table to what messages tell of it: first to other names and new columns, then to another key. Does
         nothing if the table is new. `origin`: its server and database."""
         self._revisions.bring_up(table, stored)
-        entry = self._revisions.get(table)
+        entry = self._revisions.rename(table, self._rules.new_names(table), stored)
         if entry is None:
             return
         told = self._of(entry, origin)
@@ -122,7 +122,7 @@ class ToldTables:
 
     def _of(self, entry: CatalogEntry, origin: str = "") -> frozenset[Version]:
         """Returns what is told of a table that exists."""
-        if not self._rules.policy_of(entry.table_schema.table).applies_all:
+        if not self._rules.follows_messages(entry.table_schema.table):
             return entry.told_versions
         of_table = (entry.table_schema.table, entry.origin or origin, entry.table_schema.names)
         told = self.versions(*of_table)

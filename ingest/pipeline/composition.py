@@ -55,6 +55,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         names=TableNaming(source.table_names, frozenset(source.topic_tables)),
         event_bytes=pipeline.limits.event_bytes,
     )
+    policies = {t: policy_of(pipeline.schema_settings.of_table(s.schema_settings)) for t, s in pipeline.tables.items()}
     keys = {t: s.primary_key for t, s in pipeline.tables.items() if s.primary_key is not None}
     columns = {t: s.columns for t, s in pipeline.tables.items()}
     return Rules(
@@ -66,7 +67,8 @@ def rules_of(pipeline: Pipeline) -> Rules:
         exclude_tables=source.exclude_tables,
         placeholder=source.debezium.unavailable_value_placeholder,
         fold_case=source.case_insensitive,
-        column_renames={t: s.rename for t, s in pipeline.tables.items() if s.rename},
+        column_renames={t: s.names if policies[t].follows_renames else s.rename for t, s in pipeline.tables.items()},
+        declared_renames={t: s.renames for t, s in pipeline.tables.items() if policies[t].follows_renames},
         whole_snapshots=source.snapshots == "whole",
         append_only=frozenset(t for t, s in pipeline.tables.items() if s.append_only),
         history=frozenset(t for t, s in pipeline.tables.items() if s.history),
@@ -83,11 +85,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         times_out_of_range=OutOfRange(source.times_out_of_range),
         tuning=pipeline.tuning,
         policy=policy_of(pipeline.schema_settings),
-        policies={
-            t: policy_of(pipeline.schema_settings.of_table(s.schema_settings))
-            for t, s in pipeline.tables.items()
-            if s.schema_settings is not None
-        },
+        policies=policies,
         limits=Limits(
             *(getattr(pipeline.limits, name) for name in ("columns", "new_columns_per_day", "nesting_depth"))
         ),

@@ -99,7 +99,7 @@ def _changes(
     shape: RecordShape, table: KnownTable, settings: TableSettings, fold_case: bool
 ) -> tuple[SchemaChange, ...]:
     before = table.definition
-    spelling = Spelling(fold_case, tuple(sorted(settings.rename.items())))
+    spelling = Spelling(fold_case, tuple(sorted(settings.names.items())))
     if shape.fields:
         names = spelling.table_names([column.name for column in shape.fields], table.names)
         after = seen_definition(shape.fields, names)
@@ -122,7 +122,7 @@ def _dependents(change: SchemaChange, settings: TableSettings, key: Sequence[str
     """Yields what depends on the column that a change drops, renames or gives another type."""
     if not isinstance(change, DropColumn | RenameColumn | AlterType):
         return
-    spelling = Spelling(renamed=tuple(settings.rename.items()))
+    spelling = Spelling(renamed=tuple(settings.names.items()))
     column = caseless(change.column)
     if column in {caseless(name) for name in key}:
         yield "the table's key"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
 from pyspark.sql import SparkSession
 
+from ingest.batches.change_policies import SCHEMA_CHANGE
 from ingest.changelog.position import position_literal
 from ingest.delta.conflict_retry import CONFLICTS
+from ingest.errors import TableUnusable
 from ingest.evolution.definition import FillKind, Origin
 from ingest.evolution.followed import renamed_key
 from ingest.evolution.life import Lives
@@ -76,6 +78,29 @@ class TableRevisions:
         """Returns the entry of a stored table's revision. `known`: an earlier entry, which need not be read again."""
         is_known = known is not None and revision == (known.revision if known.is_intent else 0)
         return known if is_known and known else self._catalog.entry_of_revision(newest, revision)
+
+    def rename(self, table: str, names: Mapping[str, str], stored: TableState) -> CatalogEntry | None:
+        """Gives columns of a table other names and returns its entry; None if it is new. `names`: name before → name,
+        as the pipeline's file declares. Raises TableUnusable for a column of the key, or if messages tell renames."""
+        entry = self._entries.get(table)
+        renamed = entry.renamed(names) if entry is not None else None
+        if entry is None or renamed is None:
+            return None
+        if names and entry.told_versions:
+            raise TableUnusable(
+                SCHEMA_CHANGE,
+                "the source's messages tell its renames, and the pipeline's file declares some too",
+                f"remove them: tables: {{{table}: {{renames: …}}}}",
+            )
+        if renamed is entry:
+            return entry
+        if {*entry.table_schema.key} & {old for old, _ in renamed.renames[len(entry.renames) :]}:
+            raise TableUnusable(
+                SCHEMA_CHANGE,
+                f"a column of its key is declared to be renamed ({', '.join(entry.table_schema.key)})",
+                f"fold the table anew: ingest backfill {self._pipeline} --rebuild --table {table}",
+            )
+        return self.record(entry, renamed, stored)
 
     def record(self, entry: CatalogEntry | None, new: CatalogEntry, stored: TableState) -> CatalogEntry:
         """Records `new` as the next revision of `entry`, brings the stored tables to it, and returns it. Raises

@@ -51,7 +51,7 @@ def _of_columns(settings: TableSettings) -> Iterator[str]:
 
 
 def _spelling(settings: TableSettings) -> Spelling:
-    return Spelling(renamed=tuple(settings.rename.items()))
+    return Spelling(renamed=tuple(settings.names.items()))
 
 
 def _of_table(pipeline: Pipeline, table: str) -> str:

@@ -376,3 +376,20 @@ def test_a_table_overrides_single_keys_of_the_pipelines_schema_policy(write: Wri
 )
 def test_unknown_policies_and_limits_are_refused(write: Write, text: str, word: str) -> None:
     assert word in str(refusal(write(with_source("topics: [shop.public.a]", text))))
+
+
+def test_renames_lead_to_the_newest_name(write: Write) -> None:
+    text = "tables:\n  public.a: {renames: {a: b, b: c}, rename: {c: d, x: y}}\n"
+    pipeline = load(write(with_source("topics: [shop.public.a]", text)), {})
+    assert pipeline.tables["public.a"].names == {"a": "d", "b": "d", "c": "d", "x": "y"}
+    circle = "tables:\n  public.a: {renames: {a: b, b: a}}\n"
+    assert "back to itself" in str(refusal(write(with_source("topics: [shop.public.a]", circle))))
+
+
+@pytest.mark.parametrize("setting", ["personal: [a]", "personal: [a], on_erasure: {a: null}"])
+def test_a_personal_column_that_is_declared_renamed_is_named_by_both_names(write: Write, setting: str) -> None:
+    text = "tables:\n  public.a: {renames: {a: b}, SETTING}\n"
+    problem = refusal(write(with_source("topics: [shop.public.a]", text.replace("SETTING", setting))))
+    assert "names 'a', which renames calls 'b' since" in str(problem)
+    both = setting.replace("[a]", "[a, b]").replace("a: null", "a: null, b: null")
+    load(write(with_source("topics: [shop.public.a]", text.replace("SETTING", both))), {})

@@ -308,3 +308,44 @@ def test_an_event_that_is_too_large_is_quarantined_as_a_whole(spark: SparkSessio
     refused = Quarantine(spark, shop.layout.quarantine, shop.name).rows().collect()
     assert [(row["code"], row["offset"], len(row["value"]) > 1024) for row in refused] == [("too-large", 1, True)]
     assert Naming(event_bytes=1024).digest != Naming().digest, "an archive's events are read again under another limit"
+
+
+RENAMED = schema(("id", "int64"), ("b", "int32"))
+HINT = {ORDERS: {"renames": {"a": "b"}}}
+
+
+def renamed(topic: Topic, plain: bool) -> None:
+    topic.change("c", 10, {"id": 1, "a": 1}, **declared(NARROW, plain))
+    topic.change("c", 20, {"id": 2, "b": 3}, **declared(RENAMED, plain))
+    topic.change("c", 12, {"id": 3, "a": 7}, **declared(NARROW, plain))
+    topic.change("u", 30, {"id": 1, "b": 5}, **declared(RENAMED, plain))
+
+
+def test_a_column_that_is_declared_renamed_goes_on_under_its_new_name(spark: SparkSession, tmp_path: Path) -> None:
+    right = {1: {"b": 5}, 2: {"b": 3}, 3: {"b": 7}}
+    for at_once in (True, False):
+        folder = tmp_path / f"{at_once}"
+        shop = pipeline(folder, tables=HINT)
+        captured(spark, shop, folder, changelog(renamed, False), batch=1)
+        assert merge_all(spark, shop, at_once) == {}
+        assert rows(spark, shop.layout) == right
+    later = tmp_path / "later"
+    shop = pipeline(later)
+    captured(spark, shop, later, changelog(renamed, False)[:1], batch=1)
+    assert merge_all(spark, shop, at_once=True) == {}
+    assert rows(spark, shop.layout) == {1: {"a": 1}}
+    shop = pipeline(later, tables=HINT)
+    captured(spark, shop, later, changelog(renamed, False), batch=1)
+    assert merge_all(spark, shop, at_once=False) == {}
+    assert rows(spark, shop.layout) == right, "rows from before the declaration have the new name"
+    again = Lakehouse(str(tmp_path / "again"))
+    recompute_tables(spark, shop, again)
+    assert rows(spark, again) == right
+
+
+def test_a_lenient_policy_keeps_a_renamed_column_beside_what_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    tables = {ORDERS: HINT[ORDERS] | {"schema": {"on_change": "lenient"}}}
+    shop = pipeline(tmp_path, tables=tables)
+    captured(spark, shop, tmp_path, changelog(renamed, False)[:2], batch=1)
+    assert merge_all(spark, shop, at_once=False) == {}
+    assert rows(spark, shop.layout) == {1: {"a": 1, "b": None}, 2: {"a": None, "b": 3}}
