@@ -29,6 +29,13 @@ class KnownTable:
     definition: Definition
     names: tuple[str, ...]
 
+    def renamed(self, names: Mapping[str, str]) -> KnownTable:
+        """Returns the table with other names of columns. `names`: name before → name."""
+        columns = tuple(replace(c, name=names.get(c.name, c.name)) for c in self.definition.columns)
+        key = tuple(names.get(name, name) for name in self.definition.key or ())
+        definition = replace(self.definition, columns=columns, key=key)
+        return KnownTable(definition, tuple(names.get(name, name) for name in self.names))
+
 
 @dataclass(frozen=True)
 class PendingChange:
@@ -89,17 +96,32 @@ def pending_changes(
                 found.append(PendingChange(shape.table, CreateTable.kind, CreateTable.kind, Outcome.IGNORED))
             continue
         key = table.definition.key or ()
-        for change in _changes(shape, table, settings, pipeline.source.case_insensitive):
-            outcome, depends = outcome_of(change, policy, key), tuple(_dependents(change, settings, key))
+        names = settings.names if policy.follows_renames else settings.rename
+        spelling = Spelling(pipeline.source.case_insensitive, tuple(sorted(names.items())))
+        renames = _declared_renames(table, settings, spelling) if policy.follows_renames else {}
+        # A column of the key is renamed by a rebuild only.
+        pairs: list[tuple[SchemaChange, Outcome]] = [
+            (RenameColumn(old, new), Outcome.REFUSED if old in key else Outcome.APPLIED) for old, new in renames.items()
+        ]
+        changes = _changes(shape, table.renamed(renames), settings, spelling)
+        pairs += [(change, outcome_of(change, policy, key)) for change in changes]
+        for change, outcome in pairs:
+            depends = tuple(_dependents(change, settings, key))
             found.append(PendingChange(shape.table, change.kind, summary(change), outcome, depends))
     return sorted(found, key=lambda change: change.table)
 
 
+def _declared_renames(table: KnownTable, settings: TableSettings, spelling: Spelling) -> dict[str, str]:
+    """Returns column of the table → name that it gets because the pipeline's file declares so."""
+    known = {caseless(name) for name in table.names}
+    names = {old: spelling.new_name(old) for old in settings.renames if old in table.names}
+    return {old: new for old, new in names.items() if caseless(new) not in known}
+
+
 def _changes(
-    shape: RecordShape, table: KnownTable, settings: TableSettings, fold_case: bool
+    shape: RecordShape, table: KnownTable, settings: TableSettings, spelling: Spelling
 ) -> tuple[SchemaChange, ...]:
     before = table.definition
-    spelling = Spelling(fold_case, tuple(sorted(settings.names.items())))
     if shape.fields:
         names = spelling.table_names([column.name for column in shape.fields], table.names)
         after = seen_definition(shape.fields, names)

@@ -106,6 +106,20 @@ def test_a_changed_key_and_refusals_are_said(tmp_path: Path) -> None:
     ]
 
 
+def test_declared_renames_are_said(tmp_path: Path) -> None:
+    renamed = shape(id="int32", title="string", total="int32")
+    tables = {ORDERS: {"renames": {"name": "title"}}}
+    pipeline = shop(tmp_path, tables=tables, schema={"on_change": "fail"})
+    catalog(pipeline.layout.tables, FIRST, known=FIRST)
+    assert found(pipeline, renamed) == [("rename.column name to title", Outcome.APPLIED, ())]
+    beside = shop(tmp_path, tables=tables, schema={"on_change": "lenient"})
+    assert found(beside, renamed) == [("drop.column name", Outcome.KEPT, ()), ("add.column title", Outcome.APPLIED, ())]
+    of_key = shop(tmp_path, tables={ORDERS: {"renames": {"id": "no"}}})
+    assert found(of_key, shape(("no",), no="int32", name="string", total="int32")) == [
+        ("rename.column id to no", Outcome.REFUSED, ("the table's key",))
+    ]
+
+
 def test_events_without_a_schema_show_new_columns_only(tmp_path: Path) -> None:
     pipeline = shop(tmp_path, schema={"on_change": "ignore"})
     catalog(pipeline.layout.tables, FIRST, known=FIRST)
