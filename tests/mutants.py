@@ -456,8 +456,15 @@ MUTANTS = [
     Mutant(
         "only NOT NULL columns have a fill",
         "evolution/seen_versions.py",
-        "if not column.has_default or column.default in (None, _NULL_DEFAULT):",
-        "if column.optional or not column.has_default:",
+        "if column.has_default and column.default not in (None, _NULL_DEFAULT):",
+        "if column.has_default and not column.optional:",
+        SEEN,
+    ),
+    Mutant(
+        "rows from before a column without a default read null",
+        "evolution/seen_versions.py",
+        "return NULL if column.optional and is_shown else UNKNOWN",
+        "return NULL",
         SEEN,
     ),
     Mutant(

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ingest.changelog.spelling import caseless
 from ingest.evolution.changes import SchemaChange
-from ingest.evolution.definition import Fill, Origin, Place, is_at_or_above
+from ingest.evolution.definition import Fill, FillKind, Origin, Place, is_at_or_above
 from ingest.values.types import LogicalType
 
 
@@ -79,6 +79,13 @@ class Life:
         """Returns the type of a value at a position and those that it passes until today; all of them below `begin`."""
         return self.types[max(len(_in_force(self.types, at)), 1) - 1 :]
 
+    @property
+    def unknown_below(self) -> Place | None:
+        """The position below which rows have values that only the source knows; None if there is none."""
+        added = self.begin if self.fill.kind is FillKind.UNKNOWN else None
+        computed = (step.since for step in self.types[1:] if step.is_unknown)
+        return max((at for at in (added, *computed) if at is not None), default=None)
+
     def loses(self, at: Place | None) -> bool:
         """Returns True if an expression that only the source knows computed anew what was written at a position."""
         return any(step.is_unknown for step in self.later_types(at)[1:])
@@ -139,6 +146,12 @@ class Lives:
         name, end = caseless(gone.column), gone.end
         taken = (step.since for life in self.columns for step in life.names if caseless(step.name) == name)
         return any(since is not None and is_at_or_above(since, end) for since in taken)
+
+    @cached_property
+    def unknown_below(self) -> Mapping[str, Place]:
+        """Columns that exist → the position below which rows have values in them that only the source knows."""
+        found = {column: life.unknown_below for column, life in self.shown.items() if life.end is None}
+        return {column: at for column, at in found.items() if at is not None}
 
     @cached_property
     def named(self) -> Mapping[str, tuple[Life, ...]]:

@@ -146,7 +146,7 @@ def _recovered(before: Lives, after: Lives, life: Life, stored: str | None, piec
 def _alters(piece: Piece, stored: str | None) -> bool:
     if piece.source is Source.STORED:
         return bool(piece.types) or piece.other is not None
-    return stored is not None or piece.fill != NULL
+    return stored is not None or piece.fill.column is not None
 
 
 def _kept(before: Lives, after: Lives, life: Life, piece: Piece) -> Piece:
@@ -156,7 +156,9 @@ def _kept(before: Lives, after: Lives, life: Life, piece: Piece) -> Piece:
     if old is not None and piece.source is Source.CONSTANT:
         # Events from after a drop lack the column, also those that were read before the drop was known.
         is_dropped = means(after, life, at) is Means.NULL and means(before, old, at) is Means.VALUE
-        is_same = _constant(before, old, at) == piece.fill and (keep_values(life.types) or old.types == life.types)
+        constant = _constant(before, old, at)
+        is_same = constant is not None and constant.column == piece.fill.column  # An unknown one is null here.
+        is_same &= keep_values(life.types) or old.types == life.types
         is_kept = is_dropped or is_same
     elif piece.source is Source.STORED:
         is_kept = keep_values(piece.types) and keep_values(piece.undone)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ingest.evolution.definition import (
     NULL,
+    UNKNOWN,
     ColumnDefinition,
     Definition,
     Fill,
@@ -15,12 +17,22 @@ from ingest.evolution.definition import (
     Place,
     Version,
 )
-from ingest.evolution.life import Lives
 from ingest.evolution.policies import TableColumn
 from ingest.values.columns import Column, Encoding
 from ingest.values.types import MAX_DIGITS, Kind, LogicalType, with_scale
 
 _NULL_DEFAULT = "null"
+_UNSHOWN = (Kind.ARRAY, Kind.MAP, Kind.STRUCT, Kind.BYTES, Kind.TIME_TZ, Kind.LTREE)
+"""Kinds of types whose defaults Debezium shows in no schema (`PostgresDefaultValueConverter`), constants included."""
+_MONEY = LogicalType(Kind.DECIMAL, MAX_DIGITS, 2)
+_PLACEHOLDERS = {
+    **dict.fromkeys(
+        (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_TZ),
+        re.compile(r'0|"1970-01-01(T00:00(:00(\.0+)?)?)?(Z|[+-][0-9:]+)?"'),
+    ),
+    Kind.UUID: re.compile(r'"[0-]{36}"'),
+}
+"""Defaults that Debezium shows for a function, such as now(), which hardly any column has as a constant."""
 _BELOW_EVERY_EVENT: Place = (-1, 0, 0, 0, 0, 0, 0)
 
 
@@ -28,7 +40,8 @@ def seen_definition(columns: Sequence[Column], names: Mapping[str, str]) -> Defi
     """Returns the definition that the schema of an event shows.
 
     A default is assumed to be what rows from before a column read: the schema shows the one that the source had when
-    the connector read its catalog. `names`: column of the event → column of the table."""
+    the connector read its catalog. Where it may have one that no schema shows, they read what only the source knows.
+    `names`: column of the event → column of the table."""
     return Definition(
         tuple(ColumnDefinition(names[c.name], _defined_type(c), None, _assumed_fill(c), c.optional) for c in columns)
     )
@@ -39,17 +52,6 @@ def _defined_type(column: Column) -> LogicalType:
     is_written = column.wire.encoding is Encoding.DECIMAL_PLAIN and column.wire.digits < MAX_DIGITS
     has_scale = is_written or column.wire.encoding is Encoding.DECIMAL_UNSCALED
     return with_scale(column.wire.digits) if has_scale and column.type.kind is Kind.DECIMAL_TEXT else column.type
-
-
-def columns_with_unshown_fill(before: Lives, after: Lives, versions: Iterable[Version]) -> tuple[str, ...]:
-    """Returns the columns new in `after` that are NOT NULL and show no default: rows from before have values in them
-    that only the source knows. Debezium sends no default of an expression, an array or a numeric without a scale.
-    `versions`: those of `after`."""
-    known = {(life.column, life.begin) for life in before.columns}
-    shown = (version for version in versions if version.origin is Origin.SEEN)
-    required = {(c.name, version.since) for version in shown for c in version.definition.columns if not c.optional}
-    new = (life for life in after.shown.values() if life.fill == NULL and (life.column, life.begin) not in known)
-    return tuple(life.column for life in new if (life.name(life.begin), life.begin) in required)
 
 
 def stored_version(columns: Sequence[TableColumn]) -> Version:
@@ -74,6 +76,14 @@ def _renamed(columns: Sequence[ColumnDefinition], names: Mapping[str, str]) -> t
 
 
 def _assumed_fill(column: Column) -> Fill:
-    if not column.has_default or column.default in (None, _NULL_DEFAULT):
-        return NULL
-    return Fill(FillKind.CONSTANT, column)
+    """Returns what rows from before a column read, as far as its schema shows it. One that is nullable and shows no
+    default reads null if Debezium would show a constant of its type."""
+    type_ = column.sealed.type if column.sealed is not None else column.written or column.type
+    if column.has_default and column.default not in (None, _NULL_DEFAULT):
+        placeholder = _PLACEHOLDERS.get(type_.kind)
+        if placeholder is not None and placeholder.fullmatch(column.default or ""):
+            return UNKNOWN
+        return Fill(FillKind.CONSTANT, column)
+    is_shown = type_.kind not in _UNSHOWN and column.wire.encoding is not Encoding.DECIMAL_VARIABLE
+    is_shown &= (type_, column.wire.encoding) != (_MONEY, Encoding.DECIMAL_UNSCALED)
+    return NULL if column.optional and is_shown else UNKNOWN

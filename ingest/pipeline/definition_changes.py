@@ -40,7 +40,7 @@ from ingest.lakehouse.schema_history import RecordedOutcome, SchemaHistory, Sche
 from ingest.names import Lakehouse, nearest
 from ingest.values.postgres_cast import Known, is_kept, known_values
 
-_UNKNOWN = "take a new snapshot of the table"
+_UNKNOWN = "read them again: ingest resync PIPELINE TABLE"
 _RENAMED = "read its rows from before: ingest resync PIPELINE TABLE"
 
 
@@ -133,6 +133,8 @@ def definition_changes(messages: Sequence[ToldVersion], seen: Collection[Version
         found.append(DefinitionChange(first.since, times.get(first.since), "first", text, first.origin.value))
     for placed in lives(versions).changes:
         at, kind, text = times.get(placed.at), placed.change.kind, change_text(placed.change)
+        if isinstance(placed.change, AddColumn) and placed.origin not in (Origin.TOLD, Origin.READ):
+            text += ", it is assumed"
         remedy, column = _remedy(placed.change), changed_column(placed.change)
         found.append(DefinitionChange(placed.at, at, kind, text, placed.origin.value, remedy, column))
     return sorted(found, key=lambda change: change.position)

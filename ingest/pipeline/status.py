@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.accounting import CAUGHT_UP
-from ingest.changelog.change import POSITION_COLUMN
+from ingest.changelog.change import COLUMN_POSITIONS, POSITION_COLUMN, quoted
 from ingest.changelog.envelope import BATCH
+from ingest.changelog.position import is_read_without_position, position_literal
 from ingest.config import Pipeline
+from ingest.evolution.definition import Place
 from ingest.lakehouse.accounts import Accounts, SetAside
 from ingest.lakehouse.backfills import Backfills
 from ingest.lakehouse.bronze import Bronze
@@ -27,7 +30,8 @@ from ingest.pipeline.schema_changes import SchemaChange, schema_changes
 @dataclass(frozen=True)
 class TableStatus:
     """Counts of rows. `pending`: rows never seen whole, which are not in silver. `quarantined`: events that wait for a
-    decision. `refold`: why the table has to be folded from its events again; empty if it need not."""
+    decision. `refold`: why the table has to be folded from its events again; empty if it need not. `unknown`: column →
+    number of rows that read null in it, where the source may have a value that no event shows."""
 
     table: str
     primary_key: tuple[str, ...]
@@ -37,6 +41,7 @@ class TableStatus:
     quarantined: int
     path: str
     refold: str = ""
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,25 @@ def _table(
     tombstones = Tombstones(spark, lakehouse.tombstones(pipeline, name))
     # A state without a position was carried over from another key and is no row yet.
     waiting = pending.rows().where(F.col(POSITION_COLUMN).isNotNull()).count() if pending.exists() else 0
-    rows = silver.rows().count() if silver.exists() else 0
+    rows, unknown = _rows(silver, entry) if silver.exists() else (0, {})
     counts = (rows, waiting, tombstones.count(), quarantined)
-    return TableStatus(name, entry.table_schema.key, *counts, path, entry.refold)
+    return TableStatus(name, entry.table_schema.key, *counts, path, entry.refold, unknown)
+
+
+def _rows(silver: Silver, entry: CatalogEntry) -> tuple[int, dict[str, int]]:
+    """Returns the number of rows, and `TableStatus.unknown`. Once a resync has read a row again, its values are as new
+    as the read."""
+    rows = silver.rows()
+    below = {name: at for name, at in entry.lives.unknown_below.items() if name in rows.columns}
+    unknown = (F.count_if(_is_unknown(name, at)) for name, at in below.items())
+    counted = rows.agg(F.count(F.lit(1)), *unknown).first()
+    assert counted is not None
+    numbers = zip(below, counted[1:], strict=True)
+    return counted[0], {name: number for name, number in numbers if number}
+
+
+def _is_unknown(name: str, below: Place) -> Column:
+    at, own = F.col(POSITION_COLUMN), F.col(COLUMN_POSITIONS)[name]["position"]
+    written_at = F.when(F.map_contains_key(COLUMN_POSITIONS, F.lit(name)), own).otherwise(at)
+    is_older = (written_at < position_literal(below)) & ~is_read_without_position(written_at)
+    return quoted(name).isNull() & F.coalesce(is_older, F.lit(False))

@@ -16,7 +16,6 @@ from ingest.errors import TableUnusable
 from ingest.evolution.definition import FillKind, Origin
 from ingest.evolution.followed import renamed_key
 from ingest.evolution.life import Lives
-from ingest.evolution.seen_versions import columns_with_unshown_fill
 from ingest.evolution.type_steps import keep_values
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.rekeying import log_unknown_keys, rekey
@@ -118,21 +117,11 @@ class TableRevisions:
             raise
         _log_unknown_fills(self._pipeline, table_schema.table, entry.lives if entry else Lives(), recorded.lives)
         if entry is not None:
-            _log_assumed_fills(table_schema.table, entry.lives, recorded.lives)
+            _log_assumed_fills(self._pipeline, table_schema.table, entry.lives, recorded.lives)
             _log_new_types(self._pipeline, table_schema.table, entry.lives, recorded.lives)
-            self._log_unshown_fills(entry, recorded)
         self._entries[table_schema.table] = recorded
         self.bring_up(table_schema.table, stored, entry)
         return recorded
-
-    def _log_unshown_fills(self, before: CatalogEntry, after: CatalogEntry) -> None:
-        """Logs each new column of which rows from before have values that no event shows."""
-        for column in columns_with_unshown_fill(before.lives, after.lives, after.versions):
-            _log.warning(
-                "%s: column %r was added NOT NULL, and no schema shows its default: rows from before read null here; "
-                "to read them again, run: ingest resync %s %s",
-                *(after.table_schema.table, column, self._pipeline, after.table_schema.table),
-            )
 
     def _refold(self, entry: CatalogEntry, new: CatalogEntry, stored: TableState) -> str:
         """Returns why the table has to be folded from its events again, which is logged; empty if it need not."""
@@ -156,7 +145,7 @@ def _log_unknown_keys(stored: TableState, before: TableSchema, after: TableSchem
         log_unknown_keys(stored.silver.rows(), after, doubtful)
 
 
-def _log_assumed_fills(table: str, before: Lives, after: Lives) -> None:
+def _log_assumed_fills(pipeline: str, table: str, before: Lives, after: Lives) -> None:
     """Logs each column that is new in `after` and for which rows from before read the default of an event's schema."""
     known = {(life.column, life.begin) for life in before.columns}
     for life in after.columns:
@@ -164,9 +153,8 @@ def _log_assumed_fills(table: str, before: Lives, after: Lives) -> None:
         if is_assumed and (life.column, life.begin) not in known:
             _log.warning(
                 "%s: rows from before column %r was added read its default, as the schema of its first event shows it; "
-                "if the source has other values there, take a new snapshot of the table",
-                table,
-                life.column,
+                "if the source has other values there, run: ingest resync %s %s",
+                *(table, life.column, pipeline, table),
             )
 
 
@@ -176,10 +164,11 @@ def _log_unknown_fills(pipeline: str, table: str, before: Lives, after: Lives) -
     for life in after.shown.values():
         is_unknown = life.begin is not None and life.fill.kind is FillKind.UNKNOWN
         if is_unknown and (life.column, life.begin) not in known:
+            default = "may have" if life.origin is Origin.SEEN else "has"
             _log.warning(
-                "%s: column %r was added with a default that only the source can evaluate: rows from before read null "
+                "%s: column %r was added, and %s a default that only the source knows: rows from before read null "
                 "here; to read them again, run: ingest resync %s %s",
-                *(table, life.column, pipeline, table),
+                *(table, life.column, default, pipeline, table),
             )
 
 

@@ -17,7 +17,7 @@ def add_column(source: TableSource) -> None:
     type_ = source.random.choice([*source.types])
     known = source.types[type_]
     has_default = known.has_defaults and source.random.random() < 0.8
-    default = source.random.choice(known.values) if has_default else None
+    default = source.random.choice(known.defaults) if has_default else None
     optional = default is None or source.random.random() < 0.5
     _add(source, SourceColumn(type_, 0, default, optional, missing=default), [default] * len(source.rows))
 
@@ -100,7 +100,7 @@ def alter_default(source: TableSource) -> None:
     name = source.random.choice([*source.table.columns])
     column = source.table.columns[name]
     known = source.types[column.type]
-    default = source.random.choice((None, *known.values)) if known.has_defaults else None
+    default = source.random.choice((None, *known.defaults)) if known.has_defaults else None
     source.change("alter.default", name, to=replace(column, default=default))
 
 

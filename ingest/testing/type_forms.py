@@ -50,6 +50,11 @@ class SourceType:
     is_large: bool = False
     has_defaults: bool = field(default=True, kw_only=True)
 
+    @property
+    def defaults(self) -> list[Any]:
+        """Values that a schema shows as a default: not the epoch, which it shows for a function too."""
+        return [value for value in self.values if value != _EPOCH.date()]
+
 
 def named(kind: str, name: str, **parameters: str) -> dict[str, Any]:
     """Returns the schema of a semantic type."""

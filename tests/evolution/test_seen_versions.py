@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
 from ingest.changelog.connect_schema import columns_of
-from ingest.evolution.definition import NULL, ColumnDefinition, FillKind, Origin, Version
+from ingest.evolution.definition import NULL, UNKNOWN, ColumnDefinition, Fill, FillKind, Origin, Version
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.revisions import Source, altered_columns
-from ingest.evolution.seen_versions import columns_with_unshown_fill, seen_definition, stored_version
+from ingest.evolution.seen_versions import seen_definition, stored_version
 from ingest.lakehouse.schema_json import versions_from_json, versions_to_json
 from ingest.testing.table_versions import seen_versions
 from ingest.testing.tables import random_table
@@ -31,23 +32,68 @@ def test_default_of_a_nullable_column_is_its_fill() -> None:
     columns = columns_of({"type": "struct", "fields": FIELDS})
     names = {c.name: c.name.lower() for c in columns}
     number, tier, null, none = seen_definition(columns, names).columns
-    assert (number.name, number.optional, number.fill) == ("id", False, NULL)
+    assert (number.name, number.optional, number.fill) == ("id", False, UNKNOWN)
     assert (tier.name, tier.optional, tier.fill.kind) == ("tier", True, FillKind.CONSTANT)
     assert tier.fill.column is not None and tier.fill.column.default == "11"
     assert (null.fill, none.fill) == (NULL, NULL)
 
 
-def test_column_that_is_not_null_and_shows_no_default_has_values_that_only_the_source_knows() -> None:
-    added = [{"field": name, "type": "int32", "optional": name == "m"} for name in "nmf"]
-    added[-1]["default"] = 1
-    versions = []
-    for place, fields in (at(10), FIELDS[:1]), (at(20), [*FIELDS[:1], *added]), (at(30), [*FIELDS[:1], *added]):
-        columns = columns_of({"type": "struct", "fields": fields})
-        versions.append(Version(place, seen_definition(columns, {c.name: c.name for c in columns}), Origin.SEEN))
-    before, after = lives(versions[:1]), lives(versions[:2])
-    assert columns_with_unshown_fill(before, after, versions[:2]) == ("n",)
-    assert columns_with_unshown_fill(after, lives(versions), versions) == ()
-    assert columns_with_unshown_fill(lives([]), before, versions[:1]) == ()
+def filled(field: dict[str, Any]) -> Fill:
+    """Returns what rows from before read in a column, by the field of its schema."""
+    (column,) = columns_of({"type": "struct", "fields": [{"field": "s", "optional": True, **field}]})
+    return seen_definition([column], {"s": "s"}).columns[0].fill
+
+
+TIME = "io.debezium.time."
+VARIABLE = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal", "fields": []}
+DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "int32", "optional": False},
+        {"type": "array", "items": {"type": "int32"}},
+        VARIABLE,
+        {**DECIMAL, "parameters": {"scale": "2"}},
+        {"type": "bytes"},
+        {"type": "string", "name": f"{TIME}ZonedTime"},
+        {"type": "int32", "name": f"{TIME}Date", "default": 0},
+        {"type": "int64", "name": f"{TIME}MicroTimestamp", "default": 0},
+        {"type": "string", "name": f"{TIME}ZonedTimestamp", "default": "1970-01-01T00:00:00.000000Z"},
+        {"type": "string", "name": "io.debezium.data.Uuid", "default": "00000000-0000-0000-0000-000000000000"},
+    ],
+    ids=["not null", "array", "numeric", "money", "bytes", "timetz", "date", "timestamp", "timestamptz", "uuid"],
+)
+def test_default_that_no_schema_shows_is_unknown(field: dict[str, Any]) -> None:
+    """Debezium sends no default of these types, and the epoch or zeros in place of a function's value."""
+    assert filled(field) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "int32"},
+        {"type": "string"},
+        {**DECIMAL, "parameters": {"scale": "2", "connect.decimal.precision": "10"}},
+        {"type": "int32", "name": f"{TIME}Date"},
+        {"type": "string", "name": "io.debezium.data.Enum"},
+    ],
+    ids=["int", "text", "numeric(10,2)", "date", "enum"],
+)
+def test_nullable_column_of_a_type_whose_defaults_are_shown_reads_null_in_rows_from_before(
+    field: dict[str, Any],
+) -> None:
+    assert filled(field) == NULL
+    assert filled({**field, "default": None}) == NULL
+
+
+def test_unknown_value_rewrites_no_row() -> None:
+    unknown = ColumnDefinition("t", INT, fill=UNKNOWN)
+    one, two = lives([seen(10, "id")]), lives([seen(10, "id"), seen(20, "id", unknown)])
+    assert two.unknown_below == {"t": at(20)}
+    assert altered_columns(one, two) == ()
+    assert altered_columns(lives([seen(10, "id"), seen(20, "id", "t")]), two) == ()
 
 
 @pytest.mark.parametrize("seed", range(20))

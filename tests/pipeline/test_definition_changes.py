@@ -77,7 +77,7 @@ def test_value_that_only_the_source_knows_and_a_failure_have_a_remedy() -> None:
     added, fault = definition_changes(messages)[1:]
     assert (added.text, added.remedy) == (
         "column a added; rows from before read what only the source knows",
-        "take a new snapshot of the table",
+        "read them again: ingest resync PIPELINE TABLE",
     )
     assert fault.kind == "fault"
     assert "send_definitions" in (fault.remedy or "")
@@ -91,15 +91,15 @@ def test_what_events_show_is_told_with_its_origin() -> None:
     versions = {seen(5, "id"), seen(15, "id", "a"), seen(25, "id", "a", "b")}
     without = definition_changes([], versions)
     assert [(change.text, change.origin) for change in without[1:]] == [
-        ("column a added; rows from before read null", Origin.SEEN.value),
-        ("column b added; rows from before read null", Origin.SEEN.value),
+        ("column a added; rows from before read null, it is assumed", Origin.SEEN.value),
+        ("column b added; rows from before read null, it is assumed", Origin.SEEN.value),
     ]
     (first, *told) = definition_changes([message(10, ID), message(20, ID, column(2, "a", missing=[7]))], versions)
     assert first.origin == Origin.SEEN.value
     assert [(change.text, change.origin) for change in told if change.kind == "add.column"] == [
         ("column a added; rows from before read 7", Origin.TOLD.value),
         # No message names it, so the connector adds it.
-        ("column b added; rows from before read null", Origin.SEEN.value),
+        ("column b added; rows from before read null, it is assumed", Origin.SEEN.value),
     ]
 
 

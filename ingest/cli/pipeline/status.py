@@ -80,6 +80,9 @@ def _lines(found: Status) -> list[tuple[str, str]]:
         if one.refold:
             remedy = f"ingest backfill {found.pipeline} --rebuild --table {one.table}"
             lines.append(("fold anew", f"{one.table}: {one.refold}, which its events tell → {remedy}"))
+        for column, rows in one.unknown.items():
+            text = f"{one.table}: {count_text(rows, 'row')} from before column {column} may have a value at the source"
+            lines.append(("unknown", f"{text} → ingest resync {found.pipeline} {one.table}"))
     shown = found.schema_changes[:_CHANGES_SHOWN]
     lines += [("schema change", f"{c.at:%Y-%m-%d %H:%M:%S} UTC, {c.table}: {c.change}") for c in shown]
     if len(found.schema_changes) > len(shown):
