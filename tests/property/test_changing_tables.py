@@ -36,6 +36,7 @@ TOLD: tuple[DefinitionStatement, ...] = tuple(change for change in ALL_CHANGES i
 TYPES = {"no": "integer", "id": "integer", "r": "integer", "b": "integer", "a": "integer", "v": "text"}
 KNOWN = (
     "+a:int=5@20 -a@40 c1@40(1,1) c2@45(2,1) c3@10(3,1) c4@80(4,1) c5@20(5,1,7) c6@15(6,1)",
+    "+a:int=5@5 -a@20 +a:int=6@30 c1@10(1,1,7) c2@40(2,1,8) c3@25(3,1)",
     "+a:int=5@20 -a@40 +a:int=6@60 c1@10(1,1) c4@70(4,1,3) c2@30(2,1,2) c3@50(3,1) c5@35(5,1,4) u4@45(4,2) c6@15(6,1)",
 )
 """Changelogs of columns `id`, `b` and `a` in their order of delivery, of which two events are merged at a time."""
