@@ -1,5 +1,6 @@
-"""Random tables whose columns and keys change, merged by runs that die at every commit, those of a change's revision
-included: once all is merged, the rows are those of the reference, and every event is accounted for once."""
+"""Random tables whose columns and keys change, with messages of the DDL and without, merged by runs that die at every
+commit, those of a change's revision included: once all is merged, the rows are those of the reference, and every event
+is accounted for once."""
 
 from __future__ import annotations
 
@@ -30,13 +31,14 @@ from ingest.names import Lakehouse
 from ingest.quality.accounting import audit
 from ingest.sources.files import FileSource, lines
 from ingest.testing import assumed, fold
-from ingest.testing.table_deliveries import Record, interleaved
+from ingest.testing.table_deliveries import Record, delivered, interleaved
 from ingest.testing.table_records import read_rows, unmatched
 from ingest.testing.tables import TableStory
 from ingest.values.render import json_object, rendered
+from tests.altered.tables import keyed_table
 from tests.changelogs import write
 from tests.property import test_changing_keys, test_changing_tables
-from tests.property.test_changing_tables import records_of, schema_events
+from tests.property.test_changing_tables import is_told, records_of, schema_events
 
 pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200")) // 25
@@ -93,6 +95,11 @@ def stories(random: Random) -> Iterator[TableStory]:
         yield replace(next(drawn[number % len(drawn)]), name=f"public.t{number}")
 
 
+def told_stories(random: Random) -> Iterator[TableStory]:
+    """Yields tables under all changes of their definitions, whose messages tell all fills."""
+    return (keyed_table(number, random, is_told) for number in count())
+
+
 def run_until_merged(spark: SparkSession, layout: Lakehouse, file: Path, size: int, deaths: Deaths) -> None:
     """Runs until all is merged. Each run makes one commit, or more where one is not enough to end a slice."""
     runs, merged = 0, 0
@@ -122,13 +129,20 @@ def rows_of(spark: SparkSession, layout: Lakehouse, story: TableStory) -> list[d
     return read_rows([json.loads(row[0]) for row in rows], story)
 
 
-@pytest.mark.parametrize(("tables", "batches"), [(2, 2), pytest.param(CASES, 4, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("told", "tables", "batches"),
+    [
+        (False, 2, 2),
+        pytest.param(False, CASES, 4, marks=pytest.mark.long),
+        pytest.param(True, CASES, 3, marks=pytest.mark.long),
+    ],
+)
 def test_runs_that_die_between_any_commits_give_the_rows_of_one_run(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tables: int, batches: int
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool, tables: int, batches: int
 ) -> None:
     random = Random(SEED)
-    drawn = [*islice(stories(random), tables)]
-    sent = [schema_events(story, random) for story in drawn]
+    drawn = [*islice(told_stories(random) if told else stories(random), tables)]
+    sent = [delivered(story, random) if told else schema_events(story, random) for story in drawn]
     records: list[Record] = interleaved(records_of(drawn, sent), random)
     file = write(tmp_path / "in", records, None) / "events.jsonl"
     layout = Lakehouse(str(tmp_path / "lakehouse"))
@@ -140,7 +154,8 @@ def test_runs_that_die_between_any_commits_give_the_rows_of_one_run(
     assert deaths.after[layout.tables] > tables
     for story, events in zip(drawn, sent, strict=True):
         found = rows_of(spark, layout, story)
-        assert unmatched(fold(assumed(events)).values(), found, story) == ([], []), (story.name, SEED, story.statements)
+        expected = fold(story.events if told else assumed(events)).values()
+        assert unmatched(expected, found, story) == ([], []), (story.name, SEED, story.statements)
     bronze = Bronze(spark, layout.bronze(PIPELINE)).rows()
     accounted = audit(bronze, Accounts(spark, layout.accounts, PIPELINE).rows())
     assert (accounted.problems, accounted.merged, accounted.waiting) == ([], len(records), 0)
