@@ -60,6 +60,7 @@ def rows(frame: DataFrame) -> list[Any]:
     return sorted(frame.select(*RECORD.names).collect(), key=lambda r: (r.topic, r.partition, r.offset))
 
 
+@pytest.mark.long
 def test_archive_holds_the_captured_records(spark: SparkSession, tmp_path: Path, store: ObjectStore) -> None:
     bronze = from_file(spark, tmp_path)
     found = archived(spark, bronze, store)

@@ -67,6 +67,7 @@ def types(content: dict[str, Any]) -> dict[str, str]:
     return {column["name"]: column["type"] for column in content["columns"]}
 
 
+@pytest.mark.long
 def test_running_again_sends_the_definitions_again(source: Source) -> None:
     (content,) = source.run(sql())
     assert (content["v"], content["tag"], content["schema"], content["table"]) == (1, "BASELINE", "shop", "orders")
@@ -369,6 +370,7 @@ def test_command_does_not_wait_for_changes_of_other_tables(source: Source) -> No
     assert (content["table"], [*columns(content)]) == ("items", ["id", "a"])
 
 
+@pytest.mark.long
 def test_definitions_wait_for_a_change_in_progress(source: Source) -> None:
     """Otherwise an older definition would stand above the newer one."""
     source.run("SET lock_timeout = '300ms'")

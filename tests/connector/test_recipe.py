@@ -62,6 +62,7 @@ def pipeline(stack: Stack, tmp_path: Path, registered: str) -> Pipeline:
     return load(file)
 
 
+@pytest.mark.long
 def test_nulls_and_truncates_arrive(pipeline: Pipeline, stack: Stack, spark: SparkSession, registered: str) -> None:
     with psycopg.connect(stack.postgres.dsn, autocommit=True) as connection:
         connection.execute(

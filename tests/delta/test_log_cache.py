@@ -98,6 +98,7 @@ def test_cache_is_shared_between_tables_objects(spark: SparkSession, tmp_path: P
     assert delta_reads == []
 
 
+@pytest.mark.long
 def test_long_log_is_read_by_delta(spark: SparkSession, tmp_path: Path, delta_reads: list[str]) -> None:
     written(spark, tmp_path / "t", log_cache._READ_ONE_BY_ONE + 1)
     log_cache._shared.cache_clear()
@@ -131,6 +132,7 @@ def test_removal_of_an_unknown_file_falls_back_to_delta(
     assert len(delta_reads) == 1
 
 
+@pytest.mark.long
 def test_replaced_table_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
     """The other table has the same number of versions."""
     table = written(spark, tmp_path / "t")

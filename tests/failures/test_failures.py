@@ -105,6 +105,7 @@ def test_debug_shows_the_trace(tmp_path: Path) -> None:
     assert "Traceback" in ingest("run", file, "--debug").stderr
 
 
+@pytest.mark.long
 def test_bad_events_are_quarantined_and_others_merged(tmp_path: Path, stack: Stack, spark: SparkSession) -> None:
     topic = f"bad-{uuid.uuid4().hex}"
     producer = Producer({"bootstrap.servers": stack.kafka.bootstrap_servers})

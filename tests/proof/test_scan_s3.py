@@ -112,6 +112,7 @@ def test_canaries_in_a_bucket_are_found_and_removed(bucket: str, s3: S3, client:
     assert listed.get("DeleteMarkers", []) == []
 
 
+@pytest.mark.long
 def test_bucket_without_write_access_proves_nothing(s3: S3, client: S3Client) -> None:
     del client
     guessed = s3.client_options | {"aws_secret_access_key": "guessed"}

@@ -82,7 +82,7 @@ def test_status_counts_live_pending_and_deleted_rows(spark: SparkSession, tmp_pa
     assert (table.rows, table.pending, table.tombstones, table.quarantined) == (3, 1, 1, 0)
 
 
-@pytest.mark.parametrize("placed", [1, 0], ids=["positions", "offsets alone"])
+@pytest.mark.parametrize("placed", [1, pytest.param(0, marks=pytest.mark.long)], ids=["positions", "offsets alone"])
 def test_second_merge_of_a_slice_writes_no_row(spark: SparkSession, tmp_path: Path, placed: int) -> None:
     topic = Topic()
     topic.change("c", 10 * placed, {"id": 1, "v": "a"})
@@ -101,7 +101,9 @@ def test_second_merge_of_a_slice_writes_no_row(spark: SparkSession, tmp_path: Pa
     assert len(list(silver.glob("_delta_log/*.json"))) == commits + 1  # The commit records the slice.
 
 
-@pytest.mark.parametrize("partial", [False, True], ids=["whole images", "a partial image"])
+@pytest.mark.parametrize(
+    "partial", [pytest.param(False, marks=pytest.mark.long), True], ids=["whole images", "a partial image"]
+)
 def test_repeated_event_at_its_position_is_superseded(spark: SparkSession, tmp_path: Path, partial: bool) -> None:
     topic = Topic()
     for _ in range(2):

@@ -321,6 +321,7 @@ def test_check_live_shows_topics_offsets_and_lag(servers: str, topic: str, tmp_p
     assert servers in live()
 
 
+@pytest.mark.long
 def test_check_live_without_a_broker_is_transient(tmp_path: Path, closed_port: int) -> None:
     path = tmp_path / "shop.yaml"
     path.write_text(PIPELINE.format(servers=f"{HOST}:{closed_port}", topic="orders", lakehouse=tmp_path))
