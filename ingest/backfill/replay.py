@@ -146,6 +146,7 @@ def _rules(declarations: Mapping[str, Any]) -> Rules:
         column_renames={t: s.get("rename", {}) for t, s in tables.items()},
         append_only=frozenset(t for t, s in tables.items() if s.get("append_only")),
         history=frozenset(t for t, s in tables.items() if s.get("history")),
+        personal={t: frozenset(s["personal"]) for t, s in tables.items() if "personal" in s},
         epochs=tuple(datetime.fromisoformat(begin) for begin in declarations.get("epochs", ())),
         renamed=declarations.get("renamed", {}),
         stops_at_restart=declarations.get("restarts") == "stop",

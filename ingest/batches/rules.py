@@ -4,7 +4,7 @@ a replay."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -100,6 +100,17 @@ class Rules:
         """Returns column before → column of the table, of columns that the source has renamed."""
         spelling = self.spelling(table)
         return {old: spelling.new_name(old) for old in self.declared_renames.get(table, {})}
+
+    def personal_columns(self, table: str) -> dict[str, Collection[str]]:
+        """Returns setting → columns with personal values, or that lead to their subjects, which it names."""
+        key = self.subjects.keys.get(table)
+        found: dict[str, Collection[str]] = {
+            "personal": self.personal.get(table, ()),
+            "on_erasure": self.masks.get(table, {}).keys(),
+            "shred": self.shredded.columns.get(table, ()),
+            "subject": [*([] if key is None else [key]), *self.subjects.links.get(table, ())],
+        }
+        return {setting: names for setting, names in found.items() if names}
 
     def spelling(self, table: str) -> Spelling:
         """Returns how the columns of the table's events are named in the table."""

@@ -132,6 +132,17 @@ def _is_sent(life: Life, versions: Collection[Version]) -> bool:
     return all(any(_has_name(life, c.name, v.since) for c in v.definition.columns) for v in shown)
 
 
+def renamed_away(names: Collection[str], now: Lives) -> tuple[str, str] | None:
+    """Returns the name before and the name now of a shown column that had one of `names` and now has none of them; None
+    if there is none."""
+    declared = {caseless(name) for name in names}
+    for column, life in now.shown.items():
+        former = [step.name for step in life.names if caseless(step.name) in declared]
+        if former and caseless(column) not in declared:
+            return former[-1], column
+    return None
+
+
 def told_key(now: Lives) -> Key:
     """Returns the key in force that messages tell; () if none do, or if the table has none."""
     era = now.keys[-1] if now.keys else None

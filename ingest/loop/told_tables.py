@@ -36,6 +36,7 @@ from ingest.merge.table_schema import TableSchema
 from ingest.reconcile import TableState
 from ingest.reconcile.several_keys import require_rekeyable
 from ingest.reconcile.table_revisions import TableRevisions
+from ingest.suppression.personal_names import require_new_names
 from ingest.values.columns import Column
 
 _log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class ToldTables:
         self._rules = rules
         self._known: _Known | None = None
         self._logged: set[Place] = set()
+        self._checked: dict[str, frozenset[Version]] = {}
 
     def add(self, events: DataFrame) -> None:
         """Stores the messages among the events, which are rows of bronze."""
@@ -98,12 +100,14 @@ class ToldTables:
 
     def follow(self, table: str, stored: TableState, origin: str = "") -> None:
         """Brings a table to what messages tell of it: first to other names and new columns, then to another key. Does
-        nothing if the table is new. `origin`: its server and database."""
+        nothing if the table is new. `origin`: its server and database. Raises TableUnusable if a personal column has
+        got a name that the pipeline's file doesn't have."""
         self._revisions.bring_up(table, stored)
         entry = self._revisions.rename(table, self._rules.new_names(table), stored)
+        told = self._of(entry, origin) if entry is not None else self.versions(table, origin)
+        self._require_new_names(table, told)
         if entry is None:
             return
-        told = self._of(entry, origin)
         if told != entry.told_versions:
             followed = followed_entry(entry, told)
             columns = entry.table_schema.columns, followed.table_schema.columns
@@ -115,6 +119,12 @@ class ToldTables:
             former_keys = tuple(sorted({*entry.former_keys, entry.table_schema.key} - {key}))
             rekeyed = replace(entry, table_schema=replace(entry.table_schema, key=key), former_keys=former_keys)
             self._revisions.record(entry, rekeyed, stored)
+
+    def _require_new_names(self, table: str, told: frozenset[Version]) -> None:
+        settings = self._rules.personal_columns(table)
+        if settings and self._checked.get(table) != told:
+            require_new_names(table, settings, lives(told))
+            self._checked[table] = told
 
     def behind(self) -> list[str]:
         """Returns the tables to which `follow` has something to do."""

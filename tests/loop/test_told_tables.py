@@ -248,3 +248,27 @@ def test_a_message_that_can_not_be_read_stops_no_table(
     message["value"]["payload"]["message"]["content"] = b64encode(json.dumps(content).encode()).decode()
     merged(spark, tmp_path, [broken.story(), other.story()], interleaved(records, Random(1)), 0)
     assert "SELECT ingest_ddl.send_definitions()" in caplog.text
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["known table", "new table"])
+def test_a_table_waits_while_the_file_does_not_name_a_renamed_personal_column(
+    spark: SparkSession, tmp_path: Path, is_new: bool
+) -> None:
+    source = Source("public.people", ("id",), id=INT, mail=TEXT)
+    source.write("c", id=1, mail="a@example.org")
+    before = len(source.events)
+    source.rename("mail", "email")
+    source.write("c", id=2, email="b@example.org")
+    records = interleaved([as_debezium(source.story(), source.events)], Random(0))
+    outcomes = {}
+    for name, personal in (("former", ["mail"]), ("both", ["mail", "email"])):
+        declared = {"tables": {source.name: {"personal": personal}}}
+        folder = write(tmp_path / f"{name}-in", records, declared)
+        case = Case(name, (folder / "events.jsonl",), folder / "tables.json", tmp_path / name)
+        ((_, outcomes[name]),) = replay(spark, [case], Delivery(0 if is_new else before), "jsonl")
+    assert (outcomes["both"]["set_aside"], outcomes["both"]["applied"]) == ({}, 2)
+    aside = outcomes["former"]["set_aside"][source.name]
+    assert aside["code"] == "personal-column-renamed"
+    assert "'email'" in aside["reason"]
+    assert (outcomes["former"]["applied"], outcomes["former"]["quarantined"]) == ((0, 2) if is_new else (1, 1))
+    assert "example.org" not in json.dumps(outcomes)
