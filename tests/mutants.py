@@ -71,6 +71,8 @@ EXAMPLES = ("tests/evolution/test_lives.py",)
 FOLLOWED = ("tests/evolution/test_tables.py",)
 TYPES = ("tests/evolution/test_type_steps.py",)
 POLICY = ("tests/evolution/test_schema_policy.py",)
+TOLD_POLICY = ("tests/evolution/told/test_admission.py",)
+PERSONAL_NAMES = ("tests/suppression/test_personal_names.py",)
 MESSAGES = ("tests/evolution/test_ddl_version.py",)
 KEY_NAMES = ("tests/evolution/test_keys.py",)
 
@@ -1295,9 +1297,44 @@ MUTANTS = [
         KEY_NAMES,
     ),
     Mutant(
+        "a column that messages tell is taken though its policy ignores new ones",
+        "evolution/told/alteration.py",
+        "return self._applies(AddColumn.kind, column.name)",
+        "return True",
+        TOLD_POLICY,
+    ),
+    Mutant(
+        "a column that the table keeps ends where messages drop it",
+        "evolution/told/alteration.py",
+        "is_partial=bool(kept)",
+        "is_partial=False",
+        TOLD_POLICY,
+    ),
+    Mutant(
+        "another policy decides anew on what was decided",
+        "evolution/told/admission.py",
+        "elif version.since in taken:",
+        "elif False:",
+        TOLD_POLICY,
+    ),
+    Mutant(
+        "a renamed column that is kept and the new one have one number",
+        "evolution/told/alteration.py",
+        "if column.number is None or column.number not in self._table.numbers:",
+        "if True:",
+        TOLD_POLICY,
+    ),
+    Mutant(
+        "a renamed personal column is personal no more",
+        "suppression/personal_names.py",
+        "if renamed is not None:",
+        "if False:",
+        PERSONAL_NAMES,
+    ),
+    Mutant(
         "messages are not followed",
         "loop/told_tables.py",
-        "if told != entry.told_versions:",
+        "if admission.versions != entry.told_versions:",
         "if False:",
         TOLD,
     ),
@@ -1325,7 +1362,7 @@ MUTANTS = [
     Mutant(
         "events are read by the names that they have",
         "loop/table_schemas.py",
-        "columns_of_group(group, carried, columns, now, spelling) if told else carried",
+        "carried if told is None else columns_of_group(group, carried, columns, told, spelling)",
         "carried",
         TOLD,
     ),

@@ -1,11 +1,11 @@
-"""Refuses tables whose columns exceed a limit of the pipeline's file."""
+"""Refuses tables whose columns exceed a limit, of the pipeline's file or of Delta."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ingest.errors import TableUnusable
-from ingest.evolution.policies import Exceeded, nesting_depth
+from ingest.evolution.policies import ColumnConflict, EqualNames, Exceeded, nesting_depth
 from ingest.values.columns import Column
 
 LIMIT = "limit-exceeded"
@@ -33,3 +33,15 @@ def require_flat(columns: Iterable[Column], most: int) -> None:
 def too_deep(what: str, most: int) -> Exceeded:
     """Returns the exceeded limit of levels. `what`: has them."""
     return Exceeded("nesting_depth", f"{what} more than {most:,} levels of arrays and structs")
+
+
+def require_distinct_columns(conflicts: Sequence[ColumnConflict]) -> None:
+    """Raises TableUnusable where a table would need two columns that Delta doesn't tell apart. The whole table is
+    refused, because without one of them every row would be wrong."""
+    conflict = next((one for one in conflicts if isinstance(one, EqualNames)), None)
+    if conflict is not None:
+        raise TableUnusable(
+            conflict.code,
+            str(conflict),
+            "give one of them another name: tables: {…: {rename: {column: name}}}",
+        )

@@ -92,9 +92,14 @@ class Rules:
         """Returns what becomes of changes of the table."""
         return self.policies.get(table, self.policy)
 
+    def has_declared_key(self, table: str) -> bool:
+        """Returns whether the pipeline's file decides the table's key, whatever its events carry."""
+        return table in self.primary_keys or table in self.append_only
+
     def follows_messages(self, table: str) -> bool:
-        """Returns whether the table becomes what messages of the source tell of it."""
-        return self.policy_of(table).applies_all and not self.declared_renames.get(table)
+        """Returns whether the table becomes what messages of the source tell of it, as far as its schema policy admits
+        it. A table whose renames are declared goes by its events."""
+        return not self.declared_renames.get(table)
 
     def new_names(self, table: str) -> dict[str, str]:
         """Returns column before → column of the table, of columns that the source has renamed."""

@@ -128,7 +128,7 @@ def _with_own_hashed_names(columns: Iterable[TableColumn]) -> tuple[TableColumn,
 
 def _is_sent(life: Life, versions: Collection[Version]) -> bool:
     """Returns False if some event lacks the column at a position of its life."""
-    shown = (v for v in versions if v.origin is Origin.SEEN and life.is_alive(v.since) and not v.definition.is_partial)
+    shown = (v for v in versions if v.origin is Origin.SEEN and life.is_alive(v.since))
     return all(any(_has_name(life, c.name, v.since) for c in v.definition.columns) for v in shown)
 
 

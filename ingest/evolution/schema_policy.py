@@ -126,7 +126,10 @@ EVOLVE = SchemaPolicy()
 def outcome_of(change: SchemaChange, policy: SchemaPolicy, key: Sequence[str]) -> Outcome:
     """Returns what becomes of a change. `key`: the names of the table's key columns; empty if it has none.
 
-    A change that would be ignored is refused if the rows would be wrong without it."""
+    A change that would be ignored is refused if the rows would be wrong without it. Names that differ in case only are
+    one for a table, so such a rename is applied whatever the policy is."""
+    if isinstance(change, RenameColumn) and caseless(change.column) == caseless(change.name):
+        return Outcome.APPLIED
     match policy.mode(change.kind):
         case OnChange.EVOLVE:
             return Outcome.APPLIED
@@ -143,9 +146,8 @@ def _lenient(change: SchemaChange, key: Sequence[str]) -> Outcome:
         case DropColumn():
             # Rows without a key are matched by the columns that the source has.
             return Outcome.KEPT if key else Outcome.REFUSED
-        case RenameColumn(column, name):
-            is_needed = not key or _is_among(column, key) or caseless(column) == caseless(name)
-            return Outcome.APPLIED if is_needed else Outcome.KEPT
+        case RenameColumn(column):
+            return Outcome.APPLIED if not key or _is_among(column, key) else Outcome.KEPT
         case AlterType():
             return Outcome.APPLIED if _keeps_values(change) else Outcome.REFUSED
         case DropTable() | RenameTable():
@@ -160,8 +162,8 @@ def _ignored(change: SchemaChange, key: Sequence[str]) -> Outcome:
             is_wrong = _is_among(column, key)
         case DropColumn():
             is_wrong = not key
-        case RenameColumn(column, name):
-            is_wrong = caseless(column) != caseless(name) and (not key or _is_among(column, key))
+        case RenameColumn(column):
+            is_wrong = not key or _is_among(column, key)
         case AlterType():
             is_wrong = not _fits(change)
         case AlterKey():

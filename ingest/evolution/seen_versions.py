@@ -61,6 +61,13 @@ def stored_version(columns: Sequence[TableColumn]) -> Version:
     return Version(_BELOW_EVERY_EVENT, definition, Origin.SEEN)
 
 
+def untyped_version(columns: Sequence[TableColumn]) -> Version:
+    """Returns `stored_version` without types: those of values tell none of the source's."""
+    version = stored_version(columns)
+    untyped = tuple(replace(column, type=None) for column in version.definition.columns)
+    return replace(version, definition=replace(version.definition, columns=untyped))
+
+
 def renamed_versions(versions: Collection[Version], names: Mapping[str, str]) -> frozenset[Version]:
     """Returns versions with other names of columns in those that events show. `names`: name before → name."""
     return frozenset(

@@ -17,6 +17,7 @@ from ingest.batches.documents import require_rows
 from ingest.batches.group_stats import CHANGE
 from ingest.batches.key_split import last_position, split_by_key
 from ingest.batches.missing_schema import why_no_schema
+from ingest.batches.policies.batch_policy import BatchPolicy
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.seen_versions import Incoming
@@ -127,7 +128,7 @@ class TableMerge:
         read = batch.count
         if not self._rules.keyless and self.table_schemas.is_keyless(batch):
             return Account(batch.table, read, suppressed=read)
-        stored, table_schema, refused, has_other_writers = self._load_state(batch, incoming, schemas, origin)
+        stored, table_schema, refused, policy, has_other_writers = self._load_state(batch, incoming, schemas, origin)
         if carried is None:
             self.table_schemas.require_key(batch, stored)
         if carried is None and table_schema is not None and (others := self.table_schemas.other_keys(batch)):
@@ -139,16 +140,14 @@ class TableMerge:
             stored = replace(stored, pending_commit=None if commits.pending is None else commits.pending.version)
         lives = self.table_schemas.lives(batch.table)
         truncation = self._emptied.truncation(batch, stored, lives.begin)
-        ignored = self.table_schemas.policies.ignored(batch.table, incoming, table_schema)
         if table_schema is None:
             key, names = self.table_schemas.key(batch), self.table_schemas.names(batch.table)
             reason = why_no_schema(batch.table, key, incoming, names, self._rules)
             quarantined = self._refusals.of_all_changes(batch, refused, reason)
             return Account(batch.table, read, truncation.applied, read - truncation.applied - quarantined, quarantined)
         quarantined = self._refusals.of_groups(batch, refused)
-        admitted = self.table_schemas.policies.admitted(batch.table, incoming, table_schema)
         read_as = partial(self.table_schemas.as_declared, batch.table)
-        readable = [(group, read_as(columns)) for group, columns in admitted if group not in refused]
+        readable = [(group, read_as(columns)) for group, columns in policy.taken if group not in refused]
         if not table_schema.key:
             # A null tombstone names no row there.
             batch = replace(batch, events=self._deliveries.without_duplicates(batch), tombstones=None)
@@ -164,7 +163,7 @@ class TableMerge:
                 if carried is None
                 else reconcile_several_keys(changes, self.table_schemas.keys(batch.table, carried), stored, truncation)
             )
-        before = Account(batch.table, read, truncation.applied, quarantined=quarantined, ignored=ignored)
+        before = Account(batch.table, read, truncation.applied, quarantined=quarantined, ignored=policy.ignored)
         account = self._account(batch, before, changeset)
         if stored.row_history is not None:
             has_resyncs = truncation.resynced is not None
@@ -189,9 +188,9 @@ class TableMerge:
 
     def _load_state(
         self, batch: TableBatch, incoming: Incoming, schemas: Schemas, origin: str
-    ) -> tuple[TableState, TableSchema | None, Refused, bool]:
+    ) -> tuple[TableState, TableSchema | None, Refused, BatchPolicy, bool]:
         """Returns the table's stored state, pinned; its schema after the incoming groups, None where it has none yet;
-        the groups that don't fit into it; and whether another writer has committed to the table.
+        the groups that don't fit into it; its policy; and whether another writer has committed to the table.
 
         Raises TableUnusable where the images of a new table are documents, Contended where another writer is changing
         the table's columns."""
@@ -199,10 +198,10 @@ class TableMerge:
             require_rows(batch, (group for group, _ in incoming))
         stored = self.table_state(batch.table)
         has_other_writers = self._pin_snapshots(batch.table, stored)
-        table_schema, refused = self.table_schemas.evolve(batch, incoming, stored, schemas, origin)
+        table_schema, refused, policy = self.table_schemas.evolve(batch, incoming, stored, schemas, origin)
         if has_other_writers and table_schema is not None:
             _require_same_columns(stored, table_schema)
-        return stored, table_schema, refused, has_other_writers
+        return stored, table_schema, refused, policy, has_other_writers
 
     def _account(self, batch: TableBatch, before: Account, changeset: Changeset | None) -> Account:
         """Returns the account of the batch: the one that a died run has committed with the same slice, if there is.

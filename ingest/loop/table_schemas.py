@@ -11,19 +11,20 @@ from itertools import chain
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.batches.change_policies import ChangePolicies
 from ingest.batches.group_stats import CHANGE, Group
 from ingest.batches.key_split import have_schema, last_positions_by_key, tombstone_keys
+from ingest.batches.limits import require_distinct_columns
+from ingest.batches.policies.batch_policy import BatchPolicy
+from ingest.batches.policies.change_policies import ChangePolicies
 from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.seen_versions import Incoming, SeenVersions
 from ingest.batches.table_batch import TableBatch
 from ingest.batches.table_owner import OwnedBatch, owned_batch
 from ingest.changelog.envelope import RESYNCED, key_json
-from ingest.errors import TableUnusable
 from ingest.evolution.column_types import unreadable, with_newest_types
 from ingest.evolution.declared_types import as_declared, differences
-from ingest.evolution.definition import Definition, Place
+from ingest.evolution.definition import Place
 from ingest.evolution.followed import followed_columns, told_key
 from ingest.evolution.inference import columns_for_table, stored_column
 from ingest.evolution.keys import Key, dropped_key, newest_key, other_keys
@@ -31,13 +32,11 @@ from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import (
     ColumnConflict,
-    EqualNames,
     IncompatibleType,
     TableColumn,
     evolve,
     with_hashed_types,
 )
-from ingest.evolution.seen_versions import seen_definition
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.rekeying import newest_position
 from ingest.lakehouse.schema_history import SchemaHistory, SchemaOutcomes
@@ -69,7 +68,8 @@ class TableSchemas:
         self._seen = SeenVersions()
         self.policies = ChangePolicies(rules, SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline))
         self._compared = set[str]()
-        self.told = ToldTables(SchemaHistory(spark, lakehouse.schemas, pipeline), rules, self.revisions, told)
+        history = SchemaHistory(spark, lakehouse.schemas, pipeline)
+        self.told = ToldTables(history, rules, self.revisions, self.policies, told)
 
     @property
     def entries(self) -> list[CatalogEntry]:
@@ -210,42 +210,31 @@ class TableSchemas:
 
     def evolve(
         self, batch: TableBatch, incoming: Incoming, stored: TableState, schemas: Schemas, origin: str = ""
-    ) -> tuple[TableSchema | None, Refused]:
+    ) -> tuple[TableSchema | None, Refused, BatchPolicy]:
         """Returns the table's schema after these groups, written to the catalog and the stored tables, or None where it
-        has no key or columns yet; and the groups that it refuses. `origin`: the table's server and database."""
+        has no key or columns yet; the groups that it refuses; and its policy, which says what of the groups is stored.
+        `origin`: the table's server and database."""
         self.told.follow(batch.table, stored, origin)
-        entry, columns = self.revisions.get(batch.table), self.table_columns(batch.table)
-        told = entry.told_versions if entry else self.told.versions(batch.table, origin)
-        self._log_other_types(batch.table, columns)
-        refused: Refused = {}
-        retyped: dict[Group, tuple[IncompatibleType, ...]] = {}
+        entry = self.revisions.get(batch.table)
+        admission = self.told.admission(batch.table, origin)
+        told = entry.told_versions if entry else admission.versions
+        self._log_other_types(batch.table, self.table_columns(batch.table))
         spelling, key = self._rules.spelling(batch.table), self.key(batch)
         now = entry.lives if entry and told else lives(told)
-        for group, carried in self.policies.admitted(batch.table, incoming, entry.table_schema if entry else None):
-            sent = columns_of_group(group, carried, columns, now, spelling) if told else carried
-            names = spelling.table_names(key or (), (c.name for c in columns)).values()
-            arrived = self._as_declared(batch.table, sent, columns)
-            outcome = evolve(columns, arrived, spelling, group.schema_id is not None, names)
-            columns = outcome.columns
-            _require_distinct_columns(outcome.conflicts)
-            if outcome.conflicts:
-                refused[group] = outcome.conflicts
-                continue
-            self._wire[batch.table] = arrived or self._wire.get(batch.table, ())
-            if outcome.retyped:
-                retyped[group] = outcome.retyped
+        policy = BatchPolicy(self._rules, batch, incoming, entry, now, admission.untaken)
+        columns, refused, retyped = self._extended(batch.table, policy.taken, key or (), now if told else None)
         if entry is None:
             columns, key = new_as_told(batch.table, columns, key, told, self._rules)
         if key is not None:
             key = tuple(spelling.table_names(key, (c.name for c in columns)).values())
         if key is None or not columns or not set(key) <= {c.name for c in columns}:
-            return None, refused
+            return None, refused, policy
         table_schema = TableSchema(batch.table, key, columns)
         self._rules.shredded.require_readable_owner(table_schema)
         seen = {t for g in batch.groups if g.kind != RESYNCED for t in g.topics}
         topics = tuple(sorted(seen | set(entry.topics if entry else ())))
         readable = [(group, sent) for group, sent in incoming if group not in refused]
-        shown = self._seen.new(batch, readable, entry, schemas, partial(self._definition, table_schema, now))
+        shown = self._seen.new(batch, readable, entry, schemas, partial(policy.definition, table_schema))
         known = entry.versions if entry else told
         versions = known | shown if shown else known
         new = CatalogEntry(self._pipeline, stored.silver.path, table_schema, 0, topics, origin, versions)
@@ -260,10 +249,34 @@ class TableSchemas:
         for group, types in retyped.items():
             if unknown := unreadable(types, new.lives, group.first_position, group.last_position):
                 refused[group] = unknown
-        new = self.policies.decided(batch, incoming, entry, new, shown)
+        new, decisions = policy.decided(new, shown)
+        self.policies.settle(batch.table, decisions)
         if entry is None or new != replace(entry, revision=0, path=new.path, is_intent=True):
             entry = self.revisions.record(entry, new, stored)
-        return entry.table_schema, refused
+        return entry.table_schema, refused, policy
+
+    def _extended(
+        self, table: str, taken: Incoming, key: Key, told: Lives | None
+    ) -> tuple[tuple[TableColumn, ...], Refused, dict[Group, tuple[IncompatibleType, ...]]]:
+        """Returns the table's columns after groups of changes; the groups that don't fit; and columns of groups whose
+        types the lives of the table decide. `told`: the lives that messages tell; None if there are no messages."""
+        columns, spelling = self.table_columns(table), self._rules.spelling(table)
+        refused: Refused = {}
+        retyped: dict[Group, tuple[IncompatibleType, ...]] = {}
+        for group, carried in taken:
+            sent = carried if told is None else columns_of_group(group, carried, columns, told, spelling)
+            names = spelling.table_names(key, (c.name for c in columns)).values()
+            arrived = self._as_declared(table, sent, columns)
+            outcome = evolve(columns, arrived, spelling, group.schema_id is not None, names)
+            columns = outcome.columns
+            require_distinct_columns(outcome.conflicts)
+            if outcome.conflicts:
+                refused[group] = outcome.conflicts
+                continue
+            self._wire[table] = arrived or self._wire.get(table, ())
+            if outcome.retyped:
+                retyped[group] = outcome.retyped
+        return columns, refused, retyped
 
     def _log_other_types(self, table: str, columns: Sequence[TableColumn]) -> None:
         """Logs, once for each table, the columns that have another type than the pipeline's file declares."""
@@ -278,19 +291,6 @@ class TableSchemas:
                 "(ingest backfill %s --rebuild --table %s)",
                 *(table, found.column, found.in_table, found.in_event, self._pipeline, table),
             )
-
-    def _definition(self, table_schema: TableSchema, now: Lives, columns: Sequence[Column]) -> Definition | None:
-        """Returns the definition of events with these columns; None if the table can't have them, or has not got them
-        yet: another reader's events that are not merged. `now`: what messages tell of the table."""
-        spelling = self._rules.spelling(table_schema.table)
-        columns = self.policies.definition_columns(table_schema.table, columns, table_schema.names)
-        if evolve(table_schema.columns, columns, spelling, retypes=True, key=table_schema.key).conflicts:
-            return None
-        names = spelling.table_names([c.name for c in columns], table_schema.names)
-        had = {step.name for life in now.columns for step in life.names}
-        if not {*names.values()} <= {*table_schema.names, *had}:
-            return None
-        return self.policies.as_kept(table_schema.table, seen_definition(columns, names), table_schema.key)
 
     def _entry(self, table: str) -> CatalogEntry:
         """Returns the entry of a table that has one."""
@@ -316,15 +316,3 @@ class TableSchemas:
         if row is None or row["key"] is None or not row["begins_with_key"]:
             return ()  # If the source gives it a key later, its rows go on by that.
         return tuple(row["names"]) if row["names"] else None
-
-
-def _require_distinct_columns(conflicts: Sequence[ColumnConflict]) -> None:
-    """Raises TableUnusable where a table would need two columns that Delta doesn't tell apart. The whole table is
-    refused, because without one of them every row would be wrong."""
-    conflict = next((one for one in conflicts if isinstance(one, EqualNames)), None)
-    if conflict is not None:
-        raise TableUnusable(
-            conflict.code,
-            str(conflict),
-            "give one of them another name: tables: {…: {rename: {column: name}}}",
-        )

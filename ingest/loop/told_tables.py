@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from ingest.batches.group_stats import CHANGE, Group
 from ingest.batches.limits import require_within
+from ingest.batches.policies.change_policies import ChangePolicies
 from ingest.batches.rules import Rules
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.ddl_message import DDL_MESSAGE
@@ -30,6 +31,10 @@ from ingest.evolution.keys import Key
 from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn, exceeded_limit
+from ingest.evolution.schema_policy import Accepted
+from ingest.evolution.seen_versions import untyped_version
+from ingest.evolution.told.admission import Admission, admitted
+from ingest.evolution.told.taken_table import FollowingTable
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.schema_history import SchemaHistory, ToldVersion
 from ingest.merge.table_schema import TableSchema
@@ -61,16 +66,23 @@ class ToldTables:
     """The told versions of tables, which are read once and after each slice with messages."""
 
     def __init__(
-        self, history: SchemaHistory, rules: Rules, revisions: TableRevisions, more: SchemaHistory | None = None
+        self,
+        history: SchemaHistory,
+        rules: Rules,
+        revisions: TableRevisions,
+        policies: ChangePolicies,
+        more: SchemaHistory | None = None,
     ) -> None:
         """`more`: messages that are known besides those of `history`."""
         self._history = history
         self._revisions = revisions
+        self._policies = policies
         self._more = more
         self._rules = rules
         self._known: _Known | None = None
         self._logged: set[Place] = set()
         self._checked: dict[str, frozenset[Version]] = {}
+        self._admissions: dict[str, tuple[frozenset[Version], CatalogEntry | None, Admission]] = {}
 
     def add(self, events: DataFrame) -> None:
         """Stores the messages among the events, which are rows of bronze."""
@@ -81,10 +93,34 @@ class ToldTables:
         """Lets the messages be read again."""
         self._known = None
 
-    def versions(self, table: str, origin: str, columns: Collection[str] = ()) -> frozenset[Version]:
-        """Returns what is told of a table, with the names that its columns have there. `origin`: the table's server and
-        database; messages of others are not about it. `columns`: those that the table has already. Nothing if its
-        schema policy doesn't apply all changes, or its renames are declared: it goes by its events then."""
+    def admission(self, table: str, origin: str) -> Admission:
+        """Returns what a table takes of what messages tell, by its schema policy. `origin`: the table's server and
+        database; messages of others are not about it."""
+        entry = self._revisions.get(table)
+        told = self._told(table, entry, origin)
+        known = self._admissions.get(table)
+        if known is None or known[0] is not told or known[1] is not entry:
+            found = Admission(told)
+            if self._rules.follows_messages(table):
+                found = admitted(told, self._rules.policy_of(table), self._following(table, entry, told))
+            known = self._admissions[table] = told, entry, found
+        return known[2]
+
+    def _following(self, table: str, entry: CatalogEntry | None, told: Collection[Version]) -> FollowingTable:
+        """Returns a table as far as it is known before it takes what is told."""
+        key = self._rules.primary_keys.get(table, ()) if entry is None else entry.table_schema.key
+        accepted = {version.since for version in self._rules.accepted.get(table, Accepted()).versions}
+        versions = frozenset[Version]()
+        if entry is not None:
+            versions = entry.versions or frozenset({untyped_version(entry.table_schema.columns)})
+            if not entry.told_versions and (seen := max((one.since for one in entry.versions), default=())):
+                # Its events have shown these changes before.
+                accepted |= {one.since for one in told if one.since <= seen}
+        return FollowingTable(key, self._rules.has_declared_key(table), versions, frozenset(accepted))
+
+    def _versions(self, table: str, origin: str, columns: Collection[str] = ()) -> frozenset[Version]:
+        """Returns what is told of a table, with the names that its columns have there. `columns`: those that the table
+        has already. Nothing if its renames are declared: it goes by its events then."""
         if not self._rules.follows_messages(table):
             return frozenset()
         known, of_table = self._all(), (table, origin, tuple(columns))
@@ -99,17 +135,20 @@ class ToldTables:
         return known.in_table_names[of_table]
 
     def follow(self, table: str, stored: TableState, origin: str = "") -> None:
-        """Brings a table to what messages tell of it: first to other names and new columns, then to another key. Does
-        nothing if the table is new. `origin`: its server and database. Raises TableUnusable if a personal column has
-        got a name that the pipeline's file doesn't have."""
+        """Brings a table to what messages tell of it: first to other names and new columns, then to another key. Of a
+        new table it only decides on the changes. `origin`: its server and database.
+
+        Raises TableUnusable if the schema policy refuses a change, or if a personal column has got a name that the
+        pipeline's file doesn't have."""
         self._revisions.bring_up(table, stored)
         entry = self._revisions.rename(table, self._rules.new_names(table), stored)
-        told = self._of(entry, origin) if entry is not None else self.versions(table, origin)
-        self._require_new_names(table, told)
+        self._require_new_names(table, self._told(table, entry, origin))
+        admission = self.admission(table, origin)
+        self._policies.settle(table, admission.decisions, told=True)
         if entry is None:
             return
-        if told != entry.told_versions:
-            followed = followed_entry(entry, told)
+        if admission.versions != entry.told_versions:
+            followed = followed_entry(entry, admission.versions)
             columns = entry.table_schema.columns, followed.table_schema.columns
             require_within(exceeded_limit(*columns, entry.added_columns, self._rules.limits))
             entry = self._revisions.record(entry, followed, stored)
@@ -122,24 +161,28 @@ class ToldTables:
 
     def _require_new_names(self, table: str, told: frozenset[Version]) -> None:
         settings = self._rules.personal_columns(table)
-        if settings and self._checked.get(table) != told:
+        if settings and self._checked.get(table) is not told:
             require_new_names(table, settings, lives(told))
             self._checked[table] = told
 
     def behind(self) -> list[str]:
         """Returns the tables to which `follow` has something to do."""
-        return sorted(e.table_schema.table for e in self._revisions.all() if self._of(e) != e.told_versions)
+        found = ((entry, self.admission(entry.table_schema.table, entry.origin)) for entry in self._revisions.all())
+        behind = (entry for entry, one in found if one.decisions or one.versions != entry.told_versions)
+        return sorted(entry.table_schema.table for entry in behind)
 
-    def _of(self, entry: CatalogEntry, origin: str = "") -> frozenset[Version]:
-        """Returns what is told of a table that exists."""
-        if not self._rules.follows_messages(entry.table_schema.table):
+    def _told(self, table: str, entry: CatalogEntry | None, origin: str) -> frozenset[Version]:
+        """Returns what messages tell of a table, in its names. `entry`: None if it is new."""
+        if entry is None:
+            return self._versions(table, origin)
+        if not self._rules.follows_messages(table):
             return entry.told_versions
-        of_table = (entry.table_schema.table, entry.origin or origin, entry.table_schema.names)
-        told = self.versions(*of_table)
-        if not entry.told_versions <= told:
+        of_table = (table, entry.origin or origin, entry.table_schema.names)
+        told = self._versions(*of_table)
+        if not {version.since for version in entry.told_versions} <= {version.since for version in told}:
             # Another writer has captured more messages.
             self.refresh()
-            told = self.versions(*of_table)
+            told = self._versions(*of_table)
         return told
 
     def _all(self) -> _Known:
@@ -209,7 +252,7 @@ def new_as_told(
 def key_in_force(table_schema: TableSchema, now: Lives, rules: Rules) -> Key:
     """Returns the key that messages tell, if nothing else decides it; else that of the table."""
     told, table = told_key(now), table_schema.table
-    is_decided = table in rules.primary_keys or table in rules.append_only or not table_schema.key
+    is_decided = rules.has_declared_key(table) or not table_schema.key
     is_other = {*told} != {*table_schema.key} and {*told} <= {*table_schema.names}
     return told if told and is_other and not is_decided else table_schema.key
 

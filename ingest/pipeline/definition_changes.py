@@ -79,28 +79,42 @@ def table_changes(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, tabl
         remedy = nearest(table, {*entries, *told}, "see its tables with: ingest status PIPELINE")
         raise ConfigError(f"pipeline {pipeline} knows no definition of table {table}", remedy)
     messages = with_renames(told).get(table, [])
-    found = definition_changes(messages, entries[table].seen_versions if table in entries else ())
+    known = entries[table].versions if table in entries else frozenset[Version]()
+    found = definition_changes(messages, [version for version in known if version.origin is Origin.SEEN])
     outcomes = SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline).of_table(table)
-    return with_outcomes(found, outcomes, Accounts(spark, lakehouse.accounts, pipeline).ignored(table))
+    waiting = {message.since for message in messages} - {version.since for version in known}
+    return with_outcomes(found, outcomes, Accounts(spark, lakehouse.accounts, pipeline).ignored(table), waiting)
 
 
 def with_outcomes(
-    changes: Sequence[DefinitionChange], outcomes: Sequence[RecordedOutcome], ignored: Mapping[str, int]
+    changes: Sequence[DefinitionChange],
+    outcomes: Sequence[RecordedOutcome],
+    ignored: Mapping[str, int],
+    waiting: Collection[Place] = (),
 ) -> list[DefinitionChange]:
     """Returns the changes with what became of each, and those of which nothing is in the definition, by position.
-    `ignored`: change → number of events on which it had no effect."""
-    recorded = {(one.position, one.kind, one.column): one for one in outcomes}
+    `ignored`: change → number of events on which it had no effect. `waiting`: the positions of messages that the table
+    has not followed."""
+    by_last = sorted(outcomes, key=lambda one: one.outcome is not Outcome.REFUSED)
+    recorded = {(one.position, one.kind, one.column): one for one in by_last}
     found = []
     for change in changes:
         one = recorded.pop((change.position, change.kind, change.column), None)
         # A change that was refused once and is in the definition now was allowed since.
-        found.append(replace(change, outcome=one.outcome) if one and one.outcome is not Outcome.REFUSED else change)
+        if one is not None and (one.outcome is not Outcome.REFUSED or change.position in waiting):
+            found.append(replace(change, outcome=one.outcome, events=_count(one, ignored)))
+        else:
+            found.append(change)
     for one in recorded.values():
-        known_by, count = Origin.SEEN.value, ignored.get(f"{one.kind} {one.column}".rstrip())
+        known_by, count = Origin.SEEN.value, _count(one, ignored)
         found.append(
             DefinitionChange(one.position, None, one.kind, one.text, known_by, None, one.column, one.outcome, count)
         )
     return sorted(found, key=lambda change: change.position)
+
+
+def _count(one: RecordedOutcome, ignored: Mapping[str, int]) -> int | None:
+    return ignored.get(f"{one.kind} {one.column}".rstrip()) if one.outcome is Outcome.IGNORED else None
 
 
 def with_renames(told: Mapping[str, Sequence[ToldVersion]]) -> dict[str, list[ToldVersion]]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from pyspark.sql import SparkSession
 
-from ingest.batches.change_policies import SCHEMA_CHANGE
+from ingest.batches.policies.change_policies import SCHEMA_CHANGE
 from ingest.changelog.position import position_literal
 from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import TableUnusable

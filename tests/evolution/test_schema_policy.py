@@ -56,7 +56,7 @@ ROWS: tuple[tuple[str, SchemaChange, Outcome, Outcome], ...] = (
     ("a column of the key is added", AddColumn("id", NULL), APPLIED, REFUSED),
     ("a column is dropped", DropColumn("v"), KEPT, IGNORED),
     ("a column is renamed", RenameColumn("v", "w"), KEPT, IGNORED),
-    ("a column is renamed to another case", RenameColumn("v", "V"), APPLIED, IGNORED),
+    ("a column is renamed to another case", RenameColumn("v", "V"), APPLIED, APPLIED),
     ("a column of the key is renamed", RenameColumn("id", "no"), APPLIED, REFUSED),
     ("a type gets wider", retyped(INT, LONG), APPLIED, REFUSED),
     ("a type gets narrower", retyped(LONG, INT), APPLIED, IGNORED),
@@ -71,23 +71,32 @@ ROWS: tuple[tuple[str, SchemaChange, Outcome, Outcome], ...] = (
     ("the table is renamed", RenameTable(name="public.u"), KEPT, IGNORED),
 )
 """Change → what becomes of it in a table with a key, if the policy is lenient, or ignores it."""
+NO_CHANGE = "a column is renamed to another case"
+"""The row that no policy refuses: a table knows no case."""
 
 
-@pytest.mark.parametrize(("change", "lenient", "ignored"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_each_change_has_one_outcome_per_policy(change: SchemaChange, lenient: Outcome, ignored: Outcome) -> None:
+def failing(name: str) -> Outcome:
+    """Returns what becomes of the change of a row under `fail`."""
+    return APPLIED if name == NO_CHANGE else REFUSED
+
+
+@pytest.mark.parametrize(("name", "change", "lenient", "ignored"), ROWS, ids=[row[0] for row in ROWS])
+def test_each_change_has_one_outcome_per_policy(
+    name: str, change: SchemaChange, lenient: Outcome, ignored: Outcome
+) -> None:
     found = {mode: outcome_of(change, policy(mode), ("id",)) for mode in OnChange}
-    assert found == {"evolve": APPLIED, "lenient": lenient, "ignore": ignored, "fail": REFUSED}
+    assert found == {"evolve": APPLIED, "lenient": lenient, "ignore": ignored, "fail": failing(name)}
     without = policy("evolve", None, change.kind)
     assert outcome_of(change, without, ("id",)) is ignored, "a kind that is excluded is ignored"
     assert outcome_of(change, policy("fail", frozenset()), ("id",)) is ignored, "and so is one that is not included"
-    assert outcome_of(change, policy("fail", frozenset({change.kind})), ("id",)) is REFUSED
+    assert outcome_of(change, policy("fail", frozenset({change.kind})), ("id",)) is failing(name)
 
 
 def test_the_documentation_has_each_outcome() -> None:
     lines = (ROOT / "docs" / "data-engineer" / "schema-changes.md").read_text(encoding="utf-8").splitlines()
     documented = {line for line in lines if line.startswith("| `") and line.count("|") == 7}
     found = {
-        f"| `{change.kind}` | {text} | applied | {lenient} | {ignored} | refused |"
+        f"| `{change.kind}` | {text} | applied | {lenient} | {ignored} | {failing(text)} |"
         for text, change, lenient, ignored in ROWS
     }
     assert documented == found | {

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.backfill.recomputing import recompute_tables
-from ingest.batches.change_policies import SCHEMA_CHANGE
 from ingest.batches.limits import LIMIT
+from ingest.batches.policies.change_policies import SCHEMA_CHANGE
 from ingest.changelog.naming import Naming
 from ingest.config import Pipeline
 from ingest.lakehouse.accounts import Accounts

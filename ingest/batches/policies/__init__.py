@@ -1,0 +1,1 @@
+"""Applies the schema policies of a pipeline's tables to their batches."""

@@ -1,0 +1,1 @@
+"""What tables take of the versions that messages of the source tell."""
