@@ -33,11 +33,13 @@ from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.loop.event_references import batch_key_references
 from ingest.loop.slices import Slices
 from ingest.loop.table_schemas import TableSchemas
+from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.pipeline.composition import rules_of
 from ingest.spark.checkpoints import checkpoint, checkpoint_scope
 from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.key_references import KEY_HASH, REFERENCES, with_key_hashes
+from ingest.suppression.subjects import Subjects
 
 _KIND = "subject index"
 _HEX_DIGITS = 7
@@ -94,7 +96,7 @@ class SubjectIndex:
         """Returns a hash of the settings that the index depends on. Other settings make another index."""
         subjects = self._rules.subjects
         tables = [
-            (e.table_schema.table, e.table_schema.key)
+            (e.table_schema.table, e.table_schema.key, _types(e.table_schema, subjects))
             for e in self._table_schemas.entries
             if subjects.has_subject(e.table_schema.table)
         ]
@@ -220,6 +222,12 @@ def index_of(
     bronze = reader.bronze(spark, rules)
     key_versions = {version for version in versions if version is not None}
     return SubjectIndex(spark, pipeline.layout, reader.writer, bronze, rules, table_schemas, keys, key_versions)
+
+
+def _types(table_schema: TableSchema, subjects: Subjects) -> tuple[str, ...]:
+    """Returns the types of the columns whose values are hashed: those of the key, and of the links to subjects."""
+    hashed = {*table_schema.key, *subjects.links.get(table_schema.table, {})}
+    return tuple(f"{c.name} {c.type}" for c in table_schema.columns if c.name in hashed)
 
 
 def merge_spans(spans: Iterable[Span]) -> list[Span]:

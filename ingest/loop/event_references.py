@@ -3,7 +3,7 @@ row moves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import EVENT_ID, NEW_KEY
 from ingest.changelog.image_reader import ImageChoice, ImageReader
 from ingest.changelog.spelling import caseless
+from ingest.evolution.declared_types import of_types
 from ingest.evolution.life import Lives
 from ingest.evolution.policies import TableColumn
 from ingest.loop.table_schemas import TableSchemas
@@ -27,6 +28,7 @@ from ingest.merge.images import changes
 from ingest.merge.table_schema import TableSchema
 from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys, own_keys
 from ingest.values.columns import Column
+from ingest.values.types import has_same_json
 
 GROUP = "_ingest_group"
 """Number of the event's group; `TOMBSTONES` for null tombstones."""
@@ -119,18 +121,55 @@ def _references(
     links = rules.subjects.links.get(table, {})
     names = {**rules.spelling(table).table_names([c.name for c in arrived], (*key, *links)), **told}
     wire = tuple(c for c in arrived if names[c.name] in (*key, *links))
+    # A key is written in another way once its column has another type, declared or altered.
+    readings = dict.fromkeys((wire, _as_stored(wire, stored, names)))
+    found = [
+        references
+        for columns in readings
+        for references in _of_images(events, table, key, columns, names, rules, key_changes, stored)
+    ]
+    both = reduce(DataFrame.unionByName, found)
+    per_event = both.groupBy(EVENT_ID).agg(
+        *(F.array_distinct(F.flatten(F.collect_list(c))).alias(c) for c in (OWN_KEYS, REFERENCES, TOMBSTONE_KEYS))
+    )
+    coordinates = events.select(F.struct("topic", "partition", "offset").alias(EVENT_ID), "op", "position")
+    return coordinates.join(per_event, EVENT_ID)
+
+
+def _as_stored(
+    wire: tuple[Column, ...], stored: Mapping[str, TableColumn], names: Mapping[str, str]
+) -> tuple[Column, ...]:
+    """Returns columns of events, their values as those of the table's types. `names`: column of the event → column of
+    the table."""
+    found: list[Column] = []
+    for column in wire:
+        known = stored.get(names[column.name])
+        is_plain = known is not None and known.sealed is None and column.sealed is None
+        is_same = known is None or not is_plain or has_same_json(known.type, column.type)
+        found += [column] if known is None or is_same else of_types((column,), (known,), names)
+    return tuple(found)
+
+
+def _of_images(
+    events: DataFrame,
+    table: str,
+    key: tuple[str, ...],
+    wire: tuple[Column, ...],
+    names: Mapping[str, str],
+    rules: Rules,
+    key_changes: bool,
+    stored: Mapping[str, TableColumn],
+) -> Iterator[DataFrame]:
+    """Yields the references of either image of events, read by the columns `wire`."""
     present = {names[c.name] for c in wire}
     columns = tuple(_hashed_alike(TableColumn(names[c.name], c.type), stored.get(names[c.name])) for c in wire)
     table_schema = TableSchema(table, tuple(k for k in key if k in present), columns)
     if len(table_schema.key) < len(key):
         table_schema = TableSchema(table, (), table_schema.columns)
     column_names = tuple((c.name, names[c.name]) for c in wire if c.name != names[c.name])
-    found = []
+    moves = key_changes and bool(table_schema.key)
     for image_choice in (ImageChoice.AFTER, ImageChoice.BEFORE):
-        reader = ImageReader(
-            wire, rules.placeholder, column_names, image_choice, key_changes and bool(table_schema.key)
-        )
-        read = changes(events, table_schema, reader)
+        read = changes(events, table_schema, ImageReader(wire, rules.placeholder, column_names, image_choice, moves))
         own, tombstone_keys = own_keys(table_schema), F.array().cast("array<binary>")
         if table_schema.key:
             new_key = [F.col(NEW_KEY)[k].alias(k) for k in table_schema.key]
@@ -140,17 +179,9 @@ def _references(
             moved_to = F.when(F.col(NEW_KEY).isNotNull(), tombstone_key_of(moved, types))
             tombstone_keys = F.array_compact(F.array(tombstone_key(table_schema.key, types), moved_to))
         references = F.concat(own, foreign_keys(table_schema, rules.subjects))
-        found.append(
-            read.select(
-                EVENT_ID,
-                own.alias(OWN_KEYS),
-                references.alias(REFERENCES),
-                tombstone_keys.alias(TOMBSTONE_KEYS),
-            )
+        yield read.select(
+            EVENT_ID,
+            own.alias(OWN_KEYS),
+            references.alias(REFERENCES),
+            tombstone_keys.alias(TOMBSTONE_KEYS),
         )
-    both = reduce(DataFrame.unionByName, found)
-    per_event = both.groupBy(EVENT_ID).agg(
-        *(F.array_distinct(F.flatten(F.collect_list(c))).alias(c) for c in (OWN_KEYS, REFERENCES, TOMBSTONE_KEYS))
-    )
-    coordinates = events.select(F.struct("topic", "partition", "offset").alias(EVENT_ID), "op", "position")
-    return coordinates.join(per_event, EVENT_ID)
