@@ -124,9 +124,14 @@ def single_header(header: str, value: Column) -> Column:
 
 
 def key_json(key: Column) -> Column:
-    """Returns the JSON text of a record's key, without the schema that Connect may wrap it in."""
+    """Returns the JSON text of a record's key, without the schema that Connect may wrap it in. A key of a table with a
+    column `payload` is none that is wrapped."""
     text = key.cast("string")
-    return F.coalesce(F.get_json_object(text, "$.payload"), text)
+    names, payload = F.json_object_keys(text), F.get_json_object(text, "$.payload")
+    has_others = F.size(F.array_except(names, F.array(F.lit("schema"), F.lit("payload")))) > 0
+    inside = F.try_variant_get(F.try_parse_json(text), "$.payload", "variant")
+    is_whole = F.array_contains(names, "schema") | F.schema_of_variant(inside).startswith("OBJECT")
+    return F.coalesce(F.when(~has_others & is_whole, payload), text)
 
 
 def emptied_event(request: Column) -> dict[str, Column]:

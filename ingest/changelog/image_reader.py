@@ -109,6 +109,9 @@ class ImageReader:
         return {names.get(c.name, c.name): c for c in columns}
 
 
+PAYLOAD = "payload"
+
+
 def _struct(columns: Sequence[Column]) -> T.StructType:
     return T.StructType([T.StructField(c.name, wire_spark_type(c.wire)) for c in columns])
 
@@ -132,9 +135,21 @@ def _enveloped(images: list[T.StructField], reader: ImageReader) -> list[T.Struc
 
 
 def key_type(keys: Sequence[Column]) -> T.StructType:
-    """Returns the type by which a record's key is parsed, with or without Connect's schema around it."""
+    """Returns the type by which a record's key is parsed, with or without Connect's schema around it; without, if a
+    column of the key has the name that the schema stands beside."""
     inner = _struct(keys)
-    return T.StructType([*inner.fields, T.StructField("payload", inner)])
+    return inner if has_payload(keys) else T.StructType([*inner.fields, T.StructField(PAYLOAD, inner)])
+
+
+def has_payload(keys: Sequence[Column]) -> bool:
+    """Returns True if a column of the key is called as the member beside Connect's schema."""
+    return any(column.name == PAYLOAD for column in keys)
+
+
+def key_structs(opened: str, keys: Sequence[Column]) -> tuple[SparkColumn, ...]:
+    """Returns where a column of the key may be in one that was parsed. `opened`: the name of its column."""
+    outside = F.col(opened)
+    return (outside,) if has_payload(keys) else (outside, outside[PAYLOAD])
 
 
 def image(name: str, reader: ImageReader, opened: str = "_ingest_v") -> SparkColumn:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
@@ -11,7 +13,7 @@ from ingest.changelog.change import (
     DELETED,
     POSITION_COLUMN,
 )
-from ingest.changelog.image_reader import ImageChoice, ImageReader, image
+from ingest.changelog.image_reader import ImageChoice, ImageReader, image, key_structs
 from ingest.changelog.position import POSITION
 from ingest.evolution.policies import TableColumn
 from ingest.merge.image_values import default_value, is_undecodable, table_value
@@ -43,11 +45,19 @@ def decoded_column(target: TableColumn, table_schema: TableSchema, reader: Image
         missing = is_unavailable(value, column.wire, reader.placeholder)
         return F.when(~missing, table_value(value, column, target, reader))
 
-    from_key = F.coalesce(read(F.col("_ingest_k")), read(F.col("_ingest_k.payload")))
+    keys = [reader.by_name[k] for k in table_schema.key if k in reader.by_name]
+    from_key = F.coalesce(*(read(at) for at in key_structs("_ingest_k", keys)))
     if column.name != target.name:
-        from_key = F.coalesce(from_key, *(read(F.col(at), target.name) for at in ("_ingest_e", "_ingest_e.payload")))
+        earlier = key_structs("_ingest_e", renamed_keys(table_schema, reader))
+        from_key = F.coalesce(from_key, *(read(at, target.name) for at in earlier))
     from_before = F.coalesce(from_key, read(image("before", reader)))
     return F.when(F.col(DELETED), from_before).otherwise(F.coalesce(after, from_key))
+
+
+def renamed_keys(table_schema: TableSchema, reader: ImageReader) -> list[Column]:
+    """Returns the columns of the key that events call otherwise, under the names that the table has."""
+    wire = reader.by_name
+    return [replace(wire[k], name=k) for k in table_schema.key if k in wire and wire[k].name != k]
 
 
 def lists_of_columns(table_schema: TableSchema, reader: ImageReader) -> dict[str, SparkColumn]:

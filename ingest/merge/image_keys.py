@@ -13,7 +13,7 @@ from ingest.changelog.change import (
     DELETED,
 )
 from ingest.changelog.envelope import key_json
-from ingest.changelog.image_reader import ImageReader, image
+from ingest.changelog.image_reader import ImageReader, image, key_structs
 from ingest.evolution.policies import TableColumn
 from ingest.merge.image_columns import flag_names
 from ingest.merge.image_values import table_value
@@ -83,7 +83,7 @@ def new_key(table_schema: TableSchema, reader: ImageReader) -> SparkColumn:
         k: F.coalesce(
             *(
                 table_value(at.getField(wire[k].name), wire[k], t, reader)
-                for at in (F.col("_ingest_n"), F.col("_ingest_n.payload"))
+                for at in key_structs("_ingest_n", [wire[name] for name, _ in key_columns(table_schema, wire)])
             )
         )
         for k, t in key_columns(table_schema, wire)

@@ -6,7 +6,7 @@ without a value.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import lru_cache, reduce
 
 from pyspark.sql import Column as SparkColumn
@@ -21,16 +21,32 @@ from ingest.changelog.change import (
     SOURCE_TS,
     quoted,
 )
-from ingest.changelog.image_reader import ImageChoice, ImageReader, before_type, image, key_type, value_type
+from ingest.changelog.envelope import key_json
+from ingest.changelog.image_reader import (
+    ImageChoice,
+    ImageReader,
+    before_type,
+    has_payload,
+    image,
+    key_type,
+    value_type,
+)
 from ingest.changelog.refusal import refusal
 from ingest.evolution.inference import are_parsed, is_inexact, parsed_images
 from ingest.jvm.plain_json import CORRUPT, WITHOUT_LIMITS, opened
 from ingest.jvm.projection import Projection
-from ingest.merge.image_columns import column_positions, decoded_column, lists_of_columns, unavailable_flags
+from ingest.merge.image_columns import (
+    column_positions,
+    decoded_column,
+    lists_of_columns,
+    renamed_keys,
+    unavailable_flags,
+)
 from ingest.merge.image_keys import key_columns, named_key_columns, needs_key, new_key, old_key
 from ingest.merge.key_changes import new_key_text
 from ingest.merge.moves import split_key_updates
 from ingest.merge.table_schema import TableSchema
+from ingest.values.columns import Column
 
 _EVENT = ("topic", "partition", "offset", "op", "wrapped", "position", "source_ts")
 """Columns of an event that a change is built from, besides the JSON of key and value."""
@@ -93,20 +109,29 @@ def _parsed(table_schema: TableSchema, reader: ImageReader) -> tuple[tuple[Spark
         opened(value, value_type(reader, keys), reader.parsed_before).alias("_ingest_v"),
         # Parsed separately: a corrupt image before is no reason to refuse the event.
         (opened(value, before_type(reader), reader.parsed_before) if reads_before else F.lit(None)).alias("_ingest_b"),
-        (F.from_json(new_key_text(), key_type(keys), WITHOUT_LIMITS) if reader.key_changes else F.lit(None)).alias(
-            "_ingest_n"
-        ),
+        _new_key(keys).alias("_ingest_n") if reader.key_changes else F.lit(None).alias("_ingest_n"),
         _is_ambiguous(value, reader).alias("_ingest_doubtful"),
         deleted.alias(DELETED),
     )
     needed = F.when(needs_key(table_schema, reader), F.col("key"))
-    key = opened(needed, key_type(keys))
+    key = _opened_key(needed, keys)
     # A null tombstone may have been written before its key was renamed to another case.
-    renamed = [replace(wire[k], name=k) for k in table_schema.key if k in wire and wire[k].name != k]
-    earlier = [opened(needed, key_type(renamed)).alias("_ingest_e")] if renamed else []
+    renamed = renamed_keys(table_schema, reader)
+    earlier = [_opened_key(needed, renamed).alias("_ingest_e")] if renamed else []
     flags = (flag.alias(name) for name, flag in unavailable_flags(reader).items())
     passed_on = (*key_and_value, "_ingest_v", "_ingest_b", "_ingest_n", "_ingest_doubtful", DELETED)
     return of_value, (*_columns(*_EVENT, *passed_on), key.alias("_ingest_k"), *earlier, *flags)
+
+
+def _opened_key(key: SparkColumn, columns: Sequence[Column]) -> SparkColumn:
+    """Returns a record's key, parsed for its `columns`."""
+    return opened(key_json(key).cast("binary") if has_payload(columns) else key, key_type(columns))
+
+
+def _new_key(columns: Sequence[Column]) -> SparkColumn:
+    """Returns the key to which an event moves its row, parsed for its `columns`."""
+    text = new_key_text()
+    return F.from_json(key_json(text) if has_payload(columns) else text, key_type(columns), WITHOUT_LIMITS)
 
 
 def _is_ambiguous(value: SparkColumn, reader: ImageReader) -> SparkColumn:

@@ -24,6 +24,7 @@ import org.apache.spark.sql.types.DataTypes;
 public final class KeyNames implements UDF1 {
     private static final int RECENT = 4;
     private static final String NONE = "[]";
+    private static final List WRAPPED = Arrays.asList("schema", "payload");
     private static final JsonFactory JSON =
         new JsonFactoryBuilder().enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION).build();
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -71,15 +72,17 @@ public final class KeyNames implements UDF1 {
         return found;
     }
 
-    /** Adds the names of a key's columns: the fields of its payload, if it has one, else its own. Returns the place
-     * right behind the brace that opens them; 0 where it is none of this text. Ignores text behind the key, as Spark
-     * does. */
+    /** Adds the names of a key's columns: the fields of its payload, if it has nothing but that and a schema, else its
+     * own. Returns the place right behind the brace that opens them; 0 where it is none of this text. Ignores text
+     * behind the key, as Spark does. */
     private static long parse(String text, List columns) throws IOException {
         JsonParser parser = JSON.createParser(text);
         if (parser.nextToken() != JsonToken.START_OBJECT) {
             return 0;
         }
         long begin = parser.currentTokenLocation().getCharOffset() + 1;
+        long inside = 0;
+        boolean isObject = false;
         List payload = null;
         while (parser.nextToken() == JsonToken.FIELD_NAME) {
             String name = parser.currentName();
@@ -87,15 +90,18 @@ public final class KeyNames implements UDF1 {
             JsonToken value = parser.nextToken();
             if (name.equals("payload") && value != JsonToken.VALUE_NULL) {
                 payload = new ArrayList();
-                begin = value == JsonToken.START_OBJECT ? parser.currentTokenLocation().getCharOffset() + 1 : 0;
+                isObject = value == JsonToken.START_OBJECT;
+                inside = isObject ? parser.currentTokenLocation().getCharOffset() + 1 : 0;
                 addNames(parser, value, payload);
             } else {
                 parser.skipChildren();
             }
         }
-        if (payload != null) {
+        boolean isWhole = isObject || columns.contains("schema");
+        if (payload != null && isWhole && WRAPPED.containsAll(columns)) {
             columns.clear();
             columns.addAll(payload);
+            return inside;
         }
         return begin;
     }
@@ -103,7 +109,11 @@ public final class KeyNames implements UDF1 {
     private static void addNames(JsonParser parser, JsonToken value, List names) throws IOException {
         if (value == JsonToken.VALUE_STRING) {
             JsonParser inner = JSON.createParser(parser.getText());
-            addNames(inner, inner.nextToken(), names);
+            try {
+                addNames(inner, inner.nextToken(), names);
+            } catch (JsonProcessingException e) {
+                names.clear(); // A text that is no JSON names none.
+            }
         } else if (value != JsonToken.START_OBJECT) {
             parser.skipChildren();
         } else {
