@@ -64,6 +64,7 @@ SUMMARY = ("tests/lakehouse/test_bronze_summary.py",)
 RESYNCS = ("tests/property/test_resyncs.py", "-k", "not any")
 SUBJECT_INDEX = ("tests/erasure/test_subject_index.py",)
 TOLD = ("tests/loop/test_told_tables.py", "-k", "of_the_source and many")
+TOLD_KEYS = ("tests/loop/test_told_tables.py", "-k", "come_after")
 LATE_MESSAGES = ("tests/loop/test_told_tables.py", "-k", "not_revise")
 LIVES = ("tests/evolution/test_lives_of_random_tables.py",)
 REVISED = ("tests/evolution/test_revisions.py",)
@@ -1070,28 +1071,21 @@ MUTANTS = [
         "evolution/readings.py",
         "    if not is_at_or_above(at, now.begin):\n        return Means.GONE\n",
         "",
-        LIVES,
-    ),
-    Mutant(
-        "a fill that an expression computed is known",
-        "evolution/readings.py",
-        "case Means.VALUE | Means.FILL if life.loses(within.first):",
-        "case Means.VALUE if life.loses(within.first):",
-        LIVES,
+        EXAMPLES,
     ),
     Mutant(
         "an event changes a type that events have shown",
         "evolution/type_steps.py",
         "(step.is_shown and not last.is_shown)",
         "step.is_shown",
-        LIVES,
+        TYPES,
     ),
     Mutant(
-        "a type that is back is the one before it",
+        "an expression that leaves the type computes nothing",
         "evolution/type_steps.py",
         "if step.is_unknown or step.source_type not in",
         "if step.source_type not in",
-        LIVES,
+        EXAMPLES,
     ),
     Mutant(
         "types that look alike in events hold one value alike",
@@ -1143,24 +1137,10 @@ MUTANTS = [
         REVISED,
     ),
     Mutant(
-        "a fill that an expression computes stays",
-        "evolution/revisions.py",
-        "case Means.FILL if life.loses(begin):",
-        "case Means.FILL if False:",
-        REVISED,
-    ),
-    Mutant(
         "a value that an expression computes stays",
         "evolution/revisions.py",
         "case _ if life.loses(begin):",
         "case _ if False:",
-        REVISED,
-    ),
-    Mutant(
-        "a value that is lost by now passes types",
-        "evolution/revisions.py",
-        "return None if old.loses(at) else not_passed(",
-        "return not_passed(",
         REVISED,
     ),
     Mutant(
@@ -1343,7 +1323,7 @@ MUTANTS = [
         "loop/told_tables.py",
         "if key != entry.table_schema.key:",
         "if False:",
-        TOLD,
+        TOLD_KEYS,
     ),
     Mutant(
         "rows of a dropped relation stay",
@@ -1358,13 +1338,6 @@ MUTANTS = [
         'return refold.reason if any(_holds(stored, lost) for lost in refold.ranges) else ""',
         'return ""',
         LATE_MESSAGES,
-    ),
-    Mutant(
-        "events are read by the names that they have",
-        "loop/table_schemas.py",
-        "carried if told is None else columns_of_group(group, carried, columns, told, spelling)",
-        "carried",
-        TOLD,
     ),
 ]
 

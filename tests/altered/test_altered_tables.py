@@ -18,8 +18,10 @@ from pyspark.sql import SparkSession
 
 from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.changelog.point import Point
+from ingest.changelog.spelling import caseless
 from ingest.config import Pipeline
 from ingest.evolution.definition import Origin
+from ingest.lakehouse.catalog import CatalogEntry
 from ingest.testing import fold
 from ingest.testing.oracle import Row
 from ingest.testing.table_records import read_rows, unmatched
@@ -49,13 +51,23 @@ def groups(seeds: range, draw: Callable[[int], Sent], folder: Path) -> Iterator[
         yield folder / str(first), [draw(seed) for seed in seeds[first : first + _AT_ONCE]]
 
 
-def require_none(failures: list[str], found: Counter[str]) -> None:
-    print(f"{dict(found)} (FUZZ_SEED={SEED} FUZZ_CASES={CASES})")
-    assert not failures, "\n".join([*failures, f"{len(failures)} failed; {dict(found)}"])
+class Report:
+    """What became of the tables of a lane. Failures are printed as they are found: a long lane may be ended for the
+    time."""
 
+    def __init__(self) -> None:
+        self.found = Counter[str]()
+        self._failures: list[str] = []
 
-def described(story: TableStory, problem: object) -> str:
-    return f"{story.name}: {problem}: {[statement.kind for statement in story.statements]}"
+    def add(self, story: TableStory, outcome: str, failure: str = "") -> None:
+        self.found[outcome] += 1
+        if failure:
+            self._failures.append(f"{story.name}: {failure}: {[statement.kind for statement in story.statements]}")
+            print(self._failures[-1], flush=True)
+
+    def require_no_failure(self) -> None:
+        print(f"{dict(self.found)} (FUZZ_SEED={SEED} FUZZ_CASES={CASES})")
+        assert not self._failures, "\n".join([*self._failures, str(dict(self.found))])
 
 
 def wrong_rows(found: Mapping[str, list[Row]], sent: list[Sent], is_told: bool) -> dict[str, str]:
@@ -73,6 +85,17 @@ def wrong_rows(found: Mapping[str, list[Row]], sent: list[Sent], is_told: bool) 
     return wrong
 
 
+def wrong_entry(entry: CatalogEntry | None, story: TableStory) -> str:
+    """Returns how the catalog's entry of a table differs from what messages tell; empty if it doesn't."""
+    if entry is None:
+        return "" if story.table.columns == {} else "no entry"
+    key = {*map(caseless, entry.table_schema.key)}
+    if key != {*map(caseless, story.table.key or ())}:
+        return f"the key is {key}"
+    unknown = {*map(caseless, entry.table_schema.names)} - {*map(caseless, entry.lives.shown)}
+    return f"no life has the columns {unknown}" if unknown else ""
+
+
 @pytest.mark.parametrize(
     ("seeds", "draw"),
     [
@@ -85,30 +108,30 @@ def wrong_rows(found: Mapping[str, list[Row]], sent: list[Sent], is_told: bool) 
 def test_tables_are_those_of_the_source_where_messages_tell_all_changes(
     spark: SparkSession, tmp_path: Path, seeds: range, draw: Callable[[int], Sent]
 ) -> None:
-    failures, found = list[str](), Counter[str]()
+    report = Report()
     for folder, sent in groups(seeds, draw, tmp_path):
         *_, tables = merged(spark, folder, sent)
         problems = wrong_rows(tables.rows([one.story for one in sent]), sent, is_told=True) | tables.faults()
-        failures += [described(one.story, p) for one in sent if (p := problems.get(one.story.name))]
-        found.update("differs" if one.story.name in problems else "equal" for one in sent)
-    require_none(failures, found)
+        for story in (one.story for one in sent):
+            problem = problems.get(story.name) or wrong_entry(tables.entry(story), story)
+            report.add(story, "differs" if problem else "equal", problem)
+    report.require_no_failure()
 
 
 @pytest.mark.parametrize("seeds", [lane(3, 0.1, name="windows")])
 def test_rows_that_late_messages_do_not_revise_are_said_to_be_folded_anew(
     spark: SparkSession, tmp_path: Path, seeds: range
 ) -> None:
-    failures, found = list[str](), Counter[str]()
+    report = Report()
     for folder, sent in groups(seeds, partial(told, most_windows=4, late_changes=True), tmp_path):
         *_, tables = merged(spark, folder, sent)
         problems = wrong_rows(tables.rows([one.story for one in sent]), sent, is_told=True) | tables.faults()
         for story in (one.story for one in sent):
             entry = tables.entry(story)
             is_said = entry is not None and entry.refold != ""
-            found["said, " * is_said + ("differs" if story.name in problems else "equal")] += 1
-            if story.name in problems and not is_said:
-                failures.append(described(story, problems[story.name]))
-    require_none(failures, found)
+            problem = problems.get(story.name, "")
+            report.add(story, "said, " * is_said + ("differs" if problem else "equal"), "" if is_said else problem)
+    report.require_no_failure()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +145,7 @@ def test_rows_that_late_messages_do_not_revise_are_said_to_be_folded_anew(
 def test_tables_whose_changes_no_message_tells_are_those_of_the_source_after_a_resync(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, seeds: range, windows: int
 ) -> None:
-    failures, found = list[str](), Counter[str]()
+    report = Report()
     for folder, sent in groups(seeds, partial(shown, most_windows=windows), tmp_path):
         before = dict[str, str]()
         for number, tables in enumerate(merged(spark, folder, sent), 1):
@@ -131,12 +154,11 @@ def test_tables_whose_changes_no_message_tells_are_those_of_the_source_after_a_r
         problems = wrong_rows(tables.rows([one.story for one in sent]), sent, is_told=False) | tables.faults()
         for story in (one.story for one in sent):
             said = how_said(tables, story, caplog)
-            found[f"{said} and differed" if story.name in before else "equal before"] += 1
-            if story.name in problems:
-                failures.append(described(story, problems[story.name]))
-            elif story.name in before and not said and not _UNSHOWN & {one.kind for one in story.statements}:
-                failures.append(described(story, f"not said: {before[story.name]}"))
-    require_none(failures, found)
+            failure = problems.get(story.name, "")
+            if story.name in before and not said and not _UNSHOWN & {one.kind for one in story.statements}:
+                failure = failure or f"not said: {before[story.name]}"
+            report.add(story, f"{said} and differed" if story.name in before else "equal before", failure)
+    report.require_no_failure()
 
 
 def how_said(tables: MergedTables, story: TableStory, caplog: pytest.LogCaptureFixture) -> str:
@@ -153,7 +175,7 @@ def test_backfills_of_windows_in_any_order_give_the_tables_of_the_source(
     spark: SparkSession, tmp_path: Path, seeds: range
 ) -> None:
     """The stream takes no table, but it stores the messages."""
-    failures, found = list[str](), Counter[str]()
+    report = Report()
     for folder, sent in groups(seeds, told, tmp_path):
         stories, random = [one.story for one in sent], Random(seeds.start)
         without = pipeline(folder, source={"include_tables": "nothing"})
@@ -164,9 +186,10 @@ def test_backfills_of_windows_in_any_order_give_the_tables_of_the_source(
         for begin, end in random.sample([*pairwise(points)], len(points) - 1):
             backfill(spark, shop, BackfillRequest("bronze", begin, end))
         problems = wrong_rows(rows_of(spark, shop.layout, shop.name, stories), sent, is_told=True)
-        failures += [described(story, problems[story.name]) for story in stories if story.name in problems]
-        found.update("differs" if story.name in problems else "equal" for story in stories)
-    require_none(failures, found)
+        for story in stories:
+            problem = problems.get(story.name, "")
+            report.add(story, "differs" if problem else "equal", problem)
+    report.require_no_failure()
 
 
 def backfill(spark: SparkSession, shop: Pipeline, request: BackfillRequest) -> None:

@@ -54,6 +54,8 @@ def test_a_relation_that_is_dropped_or_sent_twice_has_one_name() -> None:
     assert changes(versions_by_name(told_)["s.a"]) == [(30, DropTable(1))]
     dropped_after = {"s.a": [told(10, column("id", 1))], "s.b": [told(20, column("id", 1)), told(30, cause=DROPPED)]}
     assert changes(versions_by_name(dropped_after)["s.b"]) == [(20, RenameTable(former="s.a")), (30, DropTable(1))]
+    reused = told_ | {"s.b": [told(40, column("id", 1))]}
+    assert changes(versions_by_name(reused)["s.b"]) == [], "the number of a dropped relation may come again"
 
 
 def test_a_name_that_is_taken_again() -> None:

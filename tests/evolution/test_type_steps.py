@@ -71,6 +71,7 @@ def test_values_that_an_expression_computed_are_not_known() -> None:
     assert casts(parse("int32"), (first, using), parse("int64")) is None
     assert casts(parse("int64"), (using,), parse("int64")) == ()
     assert not keep_values((first, using))
+    assert not are_reversible((first, using))
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,8 @@ def test_type_that_turns_out_to_lie_between_is_passed_by_stored_values() -> None
     assert [step.type for step in older.undone] == [parse("int32"), parse("string")]
     assert [step.type for step in older.types] == [*map(parse, ("int32", "decimal(12,2)", "string"))]
     assert altered_columns(lives([whole, money]), lives([whole, money, version(15, "int64")])) == ()
+    time, date = version(10, "timestamp"), version(30, "date")
+    assert altered_columns(lives([time, date]), lives([time, version(20, "string"), date])) == (), "times are lost"
 
 
 @pytest.mark.parametrize(

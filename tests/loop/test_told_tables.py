@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
-from ingest.lakehouse.catalog import Catalog
+from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.names import Lakehouse
 from ingest.testing import Event, SourceColumn, SourceTable, fold
 from ingest.testing.oracle import Op
@@ -196,8 +196,8 @@ def late(story: TableStory) -> list[Record]:
     return interleaved([[*events, *(r for r, is_told in zip(records, is_message, strict=True) if is_told)]], Random(0))
 
 
-def refold(spark: SparkSession, folder: Path, table: str) -> str:
-    return Catalog(spark, Lakehouse(str(folder / "out")).tables).entry("told", table).refold
+def entry(spark: SparkSession, folder: Path, table: str) -> CatalogEntry:
+    return Catalog(spark, Lakehouse(str(folder / "out")).tables).entry("told", table)
 
 
 def test_messages_that_come_after_all_events_revise_the_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -209,12 +209,13 @@ def test_messages_that_come_after_all_events_revise_the_rows(spark: SparkSession
     source.add("t", INT, 7)
     source.write("u", id=2, c=22, b="y", t=8)
     source.rename("id", "no")
-    source.rekey("no")
+    source.rekey("no", "c")
     story = source.story()
     records = late(story)
     count = sum(not record["topic"].endswith(".message") for record in records)
     merged(spark, tmp_path, [story], records, count)
-    assert refold(spark, tmp_path, story.name) == ""
+    found = entry(spark, tmp_path, story.name)
+    assert (found.refold, found.table_schema.key) == ("", ("no", "c"))
 
 
 def test_what_a_late_message_can_not_revise_is_said(
@@ -231,7 +232,7 @@ def test_what_a_late_message_can_not_revise_is_said(
     rest = [event for event in story.events if event is not drop]
     records = [*as_debezium(story, rest), *as_debezium(story, [drop])]
     merged(spark, tmp_path, [story], interleaved([records], Random(0)), len(rest))
-    assert "rows of a dropped table are back" in refold(spark, tmp_path, story.name)
+    assert "rows of a dropped table are back" in entry(spark, tmp_path, story.name).refold
     assert "ingest backfill told --rebuild --table public.back" in caplog.text
 
 
