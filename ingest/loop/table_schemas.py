@@ -167,7 +167,7 @@ class TableSchemas:
         entry = self._entry(table)
         table_schema = entry.table_schema
         newest = table_schema.key
-        if not told_key(entry.lives):
+        if not newest or not told_key(entry.lives):
             newest = newest_key(table_schema.key, newest_position(stored), last)
         if not newest:
             raise dropped_key(table, min(last))

@@ -188,6 +188,22 @@ def test_tables_are_those_of_the_source(spark: SparkSession, tmp_path: Path, siz
     merged(spark, tmp_path, stories, interleaved([[record for turn in turns for record in turn]], Random(0)), size)
 
 
+@pytest.mark.parametrize("size", [0, 3], ids=["one batch", "two batches"])
+def test_a_table_that_gets_a_key_goes_on_by_it(spark: SparkSession, tmp_path: Path, size: int) -> None:
+    source = Source("public.gains", (), id=INT, a=INT)
+    source.write("c", id=1, a=1)
+    source.write("c", id=2, a=2)
+    source.rekey("id")
+    source.write("u", id=1, a=11)
+    source.write("d", id=2)
+    records = interleaved([as_debezium(source.story(), source.events)], Random(0))
+    case = Case("told", (write(tmp_path / "in", records, None) / "events.jsonl",), None, tmp_path / "out")
+    ((_, summary),) = replay(spark, [case], Delivery(size), "jsonl")
+    assert (summary["set_aside"], summary["quarantine"]) == ({}, [])
+    file = tmp_path / "out" / summary["tables"][source.name]["file"]
+    assert [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] == [{"id": 1, "a": 11}]
+
+
 def late(story: TableStory) -> list[Record]:
     """Returns the records of a story, those of messages last."""
     records = as_debezium(story, story.events)
