@@ -55,7 +55,9 @@ def recompute_tables(
     entries = {e.table_schema.table: e for e in Catalog(spark, pipeline.layout.tables).entries(pipeline.name)}
     origins = {table: entry.origin for table, entry in entries.items()}
     rules = replace(rules, history=frozenset(history), origins=origins, without=frozenset(without))
-    rules = replace(rules, accepted={table: entry.accepted for table, entry in entries.items()})
+    accepted = {table: entry.accepted for table, entry in entries.items()}
+    # What the source's catalog has told is among what was accepted. By now it may tell something else.
+    rules = replace(rules, accepted=accepted, source_catalog=None)
     readers_before: list[tuple[SourceReader, ReaderEvents]] = []
     set_aside: dict[str, SetAside] = {}
     for reader, merged in readers_with_events(spark, pipeline) if readers is None else readers:

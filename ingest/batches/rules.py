@@ -14,6 +14,7 @@ from ingest.changelog.spelling import Spelling
 from ingest.evolution.policies import Limits
 from ingest.evolution.schema_policy import EVOLVE, Accepted, SchemaPolicy
 from ingest.shredding.owners import Shredded
+from ingest.sources.source_catalog import SourceCatalog
 from ingest.suppression.masks import Masks
 from ingest.suppression.subjects import Subjects
 from ingest.tuning import DEFAULT_TUNING, Tuning
@@ -41,7 +42,8 @@ class Rules:
     may be delivered once more, because their rows are counted. `tuning`: thresholds, which change no result.
     `policy`: what becomes of changes of tables. `policies`: table → policy of its own. `accepted`: table → changes that
     were decided before, where a table is folded anew. `declared_renames`: table → column before → column after, of
-    columns that the source has renamed. `limits`: of tables' columns."""
+    columns that the source has renamed. `limits`: of tables' columns. `source_catalog`: that of the source's database;
+    None if the pipeline's file names no connection to it."""
 
     naming: Naming = field(default_factory=Naming)
     primary_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class Rules:
     accepted: Mapping[str, Accepted] = field(default_factory=dict)
     declared_renames: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    source_catalog: SourceCatalog | None = None
 
     @property
     def names(self) -> TableNaming:

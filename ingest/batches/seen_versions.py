@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.batches.group_stats import Group
+from ingest.batches.rules import Rules
 from ingest.batches.schema_runs import SchemaRun, runs_of_groups, schema_runs
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
+from ingest.changelog.origin import database_of
 from ingest.changelog.spelling import caseless
-from ingest.evolution.definition import Definition, Origin, Place, Version
-from ingest.evolution.seen_versions import stored_version
+from ingest.errors import Unreachable
+from ingest.evolution.definition import UNKNOWN, Definition, Origin, Place, Version
+from ingest.evolution.schema_policy import Accepted
+from ingest.evolution.seen_versions import assumed_columns, read_versions, stored_version
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.values.columns import Column
 from ingest.values.types import LogicalType
 
+_log = logging.getLogger(__name__)
 Incoming = Sequence[tuple[Group, tuple[Column, ...]]]
 """Groups of changes, each with the columns that it came with."""
 DefinitionOf = Callable[[Sequence[Column]], Definition | None]
@@ -35,11 +41,51 @@ class SeenVersions:
     The known versions of a table are those at the first event of each run of events with one shape, whatever the order
     in which events arrived."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules | None = None) -> None:
+        self._rules = rules or Rules()
         self._definitions: dict[tuple[str, int], tuple[tuple[Column, ...], Definition, Shape]] = {}
         self._newest: dict[str, tuple[frozenset[Version], Version, Shape]] = {}
 
     def new(
+        self,
+        batch: TableBatch,
+        incoming: Incoming,
+        entry: CatalogEntry | None,
+        schemas: Schemas,
+        definition_of: DefinitionOf,
+    ) -> frozenset[Version]:
+        """Returns the versions that the groups of a batch show, and what the source's catalog tells of columns that are
+        new in them."""
+        shown = self._shown(batch, incoming, entry, schemas, definition_of)
+        return shown | self._read(batch.table, entry, shown) if shown else shown
+
+    def _read(self, table: str, entry: CatalogEntry | None, shown: frozenset[Version]) -> frozenset[Version]:
+        """Returns what the source's catalog tells of rows from before new columns, or has told where a table is folded
+        anew; nothing if it can't be read."""
+        known = entry.versions if entry else frozenset[Version]()
+        assumed = assumed_columns(known, shown)
+        begins = {life.begin for life in assumed}
+        accepted = self._rules.accepted.get(table, Accepted()).versions
+        read = frozenset(one for one in accepted if one.origin is Origin.READ and one.since in begins)
+        assumed = tuple(life for life in assumed if life.begin not in {version.since for version in read})
+        source, origin = self._rules.source_catalog, entry.origin if entry else ""
+        if source is None or not assumed:
+            return read
+        try:
+            found = source.columns(self._rules.names.in_source(table, origin), database_of(origin))
+        except Unreachable as failure:
+            text = "%s: %s, so what rows from before new columns read is assumed: %s; %s"
+            _log.warning(text, table, failure.problem, ", ".join(life.column for life in assumed), failure.remedy)
+            return read
+        stored = {column.name for version in known | shown for column in version.definition.columns}
+        names = self._rules.spelling(table).table_names(found, stored)
+        sealed = {caseless(name) for name in self._rules.shredded.columns.get(table, ())}
+        catalog = {
+            names[name]: replace(one, fill=UNKNOWN) if caseless(name) in sealed else one for name, one in found.items()
+        }
+        return read | read_versions(known | shown, assumed, catalog)
+
+    def _shown(
         self,
         batch: TableBatch,
         incoming: Incoming,
@@ -55,7 +101,7 @@ class SeenVersions:
         Of a table without known versions, the first one stands for the columns that it has, if no message tells them.
         `entry`: the table's, None for a new one."""
         groups = {group: columns for group, columns in incoming if _has_schema(group, columns)}
-        known = entry.seen_versions if entry else frozenset[Version]()
+        known = _shown_versions(entry) if entry else frozenset[Version]()
         if not groups or self._go_on(batch.table, groups, known, definition_of):
             return frozenset()
         changed = batch.events.where(batch.changed)
@@ -150,6 +196,13 @@ class _Definitions:
                 versions.add(Version(run.first, definition, Origin.SEEN))
             before = shape
         return frozenset(versions)
+
+
+def _shown_versions(entry: CatalogEntry) -> frozenset[Version]:
+    """Returns the versions of an entry that events have shown, without those of the source's catalog."""
+    found = entry.seen_versions
+    others = frozenset(version for version in found if version.origin is Origin.READ)
+    return found - others if others else found
 
 
 def _novel_runs(runs: Sequence[SchemaRun], known: Sequence[Version], definitions: _Definitions) -> list[SchemaRun]:

@@ -56,13 +56,20 @@ class TableNaming:
     def is_named_by(self, table: str, table_origin: str) -> bool:
         """Returns true if the name of `table` begins with the parts of its origin `of`. False for a table that was
         created under another setting of `parts`."""
-        server, database = _parts(table_origin)
-        before = [{"server": server, "database": database}.get(part) for part in self.parts.split(".")]
-        return table.startswith("".join(f"{name}." for name in before if name))
+        return table.startswith(self._prefix_text(table_origin))
+
+    def in_source(self, table: str, table_origin: str) -> str:
+        """Returns the name of `table` at its source."""
+        return table.removeprefix(self._prefix_text(table_origin))
 
     def unqualified(self, qualified: Column, table_origin: Column) -> Column:
         """Returns the name in bronze of a table `named` by this form. `of`: its origin."""
         return qualified if self.is_unqualified else F.substr(qualified, F.length(self._prefix(table_origin)) + 1)
+
+    def _prefix_text(self, table_origin: str) -> str:
+        server, database = _parts(table_origin)
+        before = [{"server": server, "database": database}.get(part) for part in self.parts.split(".")]
+        return "".join(f"{name}." for name in before if name)
 
     def _prefix(self, table_origin: Column) -> Column:
         server = F.substring_index(table_origin, "/", 1)
@@ -82,6 +89,11 @@ def origin_in_words(table_origin: str) -> str:
     """Returns the origin as text for messages, such as "server shop, database orders"."""
     server, database = _parts(table_origin)
     return ", ".join(f"{what} {name}" for what, name in (("server", server), ("database", database)) if name)
+
+
+def database_of(table_origin: str) -> str:
+    """Returns the database of an origin; empty if it has none."""
+    return _parts(table_origin)[1]
 
 
 def _parts(table_origin: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     NonNegativeInt,
+    SecretStr,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -114,6 +115,11 @@ class SourceSettings(Section):
     debezium: Debezium = Field(default_factory=Debezium)
     connect: ConnectSettings | None = Field(
         default=None, description="The connector's address, by which `ingest check --live` checks its settings."
+    )
+    database: SecretStr | None = Field(
+        default=None,
+        description="The connection to the source's Postgres, a libpq string from the environment: ${NAME}. Where no "
+        "event shows what rows from before a new column read, its catalog is asked; the tables are not read.",
     )
     registry: RegistrySettings | None = Field(
         default=None, description="The schema registry of records in Avro or JSON Schema."

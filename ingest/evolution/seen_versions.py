@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ingest.evolution.definition import (
     NULL,
@@ -17,9 +17,11 @@ from ingest.evolution.definition import (
     Place,
     Version,
 )
+from ingest.evolution.life import Life
+from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn
 from ingest.values.columns import Column, Encoding
-from ingest.values.types import MAX_DIGITS, Kind, LogicalType, with_scale
+from ingest.values.types import MAX_DIGITS, Kind, LogicalType, widest, with_scale
 
 _NULL_DEFAULT = "null"
 _UNSHOWN = (Kind.ARRAY, Kind.MAP, Kind.STRUCT, Kind.BYTES, Kind.TIME_TZ, Kind.LTREE)
@@ -54,6 +56,57 @@ def _defined_type(column: Column) -> LogicalType:
     return with_scale(column.wire.digits) if has_scale and column.type.kind is Kind.DECIMAL_TEXT else column.type
 
 
+@dataclass(frozen=True)
+class CatalogColumn:
+    """A column as the source's catalog has it. `number`: the attribute number, which is higher than those of columns
+    that were there before. `fill`: what rows from before it read; None if the catalog doesn't tell."""
+
+    number: int
+    fill: Fill | None
+
+
+def assumed_columns(known: Collection[Version], shown: Collection[Version]) -> tuple[Life, ...]:
+    """Returns the columns that `shown` adds to the `known` versions, and of which the values in rows from before are
+    assumed."""
+    before = {(life.column, life.begin) for life in lives(known).columns}
+    now = lives({*known, *shown}).shown.values()
+    return tuple(
+        life
+        for life in now
+        if life.end is None and life.begin is not None and life.origin is Origin.SEEN
+        if (life.column, life.begin) not in before
+    )
+
+
+def read_versions(
+    known: Collection[Version], assumed: Collection[Life], catalog: Mapping[str, CatalogColumn]
+) -> frozenset[Version]:
+    """Returns versions of what the source's catalog tells of `assumed_columns`, at the positions where events show
+    them. `known`: all versions. `catalog`: column of the table → what is read there."""
+    versions = set()
+    for version in known:
+        new = {life.column for life in assumed if life.begin == version.since}
+        fills = {name: one.fill for name, one in catalog.items() if name in new and one.fill is not None}
+        told = [column for column in version.definition.columns if column.name in fills]
+        if version.origin is Origin.SEEN and told:
+            before = {c.name for v in known if v.since < version.since for c in v.definition.columns}
+            highest = max((catalog[name].number for name in before - new if name in catalog), default=0)
+            # A column with a lower number than those that were there before was not added, but left out of events.
+            read = {c.name: _read(c, fills[c.name], catalog[c.name].number > highest) for c in told}
+            others = new - read.keys()  # These stay assumed.
+            columns = [read.get(c.name, c) for c in version.definition.columns if c.name not in others]
+            definition = replace(version.definition, columns=tuple(columns), is_partial=bool(others))
+            versions.add(Version(version.since, definition, Origin.READ))
+    return frozenset(versions)
+
+
+def _read(column: ColumnDefinition, fill: Fill, is_added: bool) -> ColumnDefinition:
+    """Returns a column with what the catalog tells of rows from before. `is_added`: False if it was there before."""
+    constant = fill.column
+    is_other = constant is not None and (column.type is None or widest(constant.type, column.type) is None)
+    return replace(column, fill=fill if is_added and not is_other else UNKNOWN)
+
+
 def stored_version(columns: Sequence[TableColumn]) -> Version:
     """Returns the version that stands for events of which no version was recorded: one with the table's columns, below
     every event."""
@@ -69,10 +122,10 @@ def untyped_version(columns: Sequence[TableColumn]) -> Version:
 
 
 def renamed_versions(versions: Collection[Version], names: Mapping[str, str]) -> frozenset[Version]:
-    """Returns versions with other names of columns in those that events show. `names`: name before → name."""
+    """Returns versions with other names of columns in those that no message tells. `names`: name before → name."""
     return frozenset(
         replace(version, definition=replace(version.definition, columns=_renamed(version.definition.columns, names)))
-        if version.origin is Origin.SEEN
+        if version.origin is not Origin.TOLD
         else version
         for version in versions
     )

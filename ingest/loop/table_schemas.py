@@ -65,7 +65,7 @@ class TableSchemas:
         self.revisions = TableRevisions(spark, pipeline, lakehouse)
         self._wire: dict[str, tuple[Column, ...]] = {}
         self._keys: dict[str, tuple[int, tuple[str, ...] | None]] = {}
-        self._seen = SeenVersions()
+        self._seen = SeenVersions(rules)
         self.policies = ChangePolicies(rules, SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline))
         self._compared = set[str]()
         history = SchemaHistory(spark, lakehouse.schemas, pipeline)

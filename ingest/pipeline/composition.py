@@ -36,6 +36,7 @@ from ingest.sources.captured import is_remote
 from ingest.sources.contract import ChangelogSource
 from ingest.sources.kafka import KafkaSource
 from ingest.sources.registry import SchemaRegistry
+from ingest.sources.source_catalog import SourceCatalog
 from ingest.suppression.subjects import subjects_of
 from ingest.values.types import OutOfRange
 
@@ -89,6 +90,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         limits=Limits(
             *(getattr(pipeline.limits, name) for name in ("columns", "new_columns_per_day", "nesting_depth"))
         ),
+        source_catalog=None if source.database is None else SourceCatalog(source.database.get_secret_value()),
     )
 
 

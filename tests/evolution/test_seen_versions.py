@@ -12,12 +12,18 @@ from ingest.evolution.definition import NULL, UNKNOWN, ColumnDefinition, Fill, F
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.revisions import Source, altered_columns
-from ingest.evolution.seen_versions import seen_definition, stored_version
+from ingest.evolution.seen_versions import (
+    CatalogColumn,
+    assumed_columns,
+    read_versions,
+    seen_definition,
+    stored_version,
+)
 from ingest.lakehouse.schema_json import versions_from_json, versions_to_json
 from ingest.testing.table_versions import seen_versions
 from ingest.testing.tables import random_table
 from ingest.values.columns import Column
-from tests.evolution.versions import INT, WIRE, at, column, seen
+from tests.evolution.versions import INT, TEXT, WIRE, at, column, constant, seen
 
 FILLED = column("t", default="11")
 FIELDS = [
@@ -86,6 +92,23 @@ def test_nullable_column_of_a_type_whose_defaults_are_shown_reads_null_in_rows_f
 ) -> None:
     assert filled(field) == NULL
     assert filled({**field, "default": None}) == NULL
+
+
+def test_catalog_of_the_source_tells_what_rows_from_before_read() -> None:
+    """Of `u` it tells nothing, `v` was there before `id`, and `w` has another type by now."""
+    known = [seen(10, "id"), seen(20, "id", "t", "u", "v", "w")]
+    assumed = assumed_columns(known[:1], known[1:])
+    assert {life.column for life in assumed} == {*"tuvw"}
+    text = Fill(FillKind.CONSTANT, Column("w", WIRE, TEXT, default='"7"', has_default=True))
+    fills = {"id": NULL, "t": constant("7"), "u": None, "v": NULL, "w": text}
+    numbers = {"id": 2, "t": 3, "u": 4, "v": 1, "w": 5}
+    catalog = {name: CatalogColumn(numbers[name], fill) for name, fill in fills.items()}
+    read = read_versions(known, assumed, catalog)
+    now = lives([*known, *read]).shown
+    assert [now[name].fill for name in "tuvw"] == [constant("7"), NULL, UNKNOWN, UNKNOWN]
+    assert {name: life.origin for name, life in now.items() if life.origin is Origin.SEEN}.keys() == {"id", "u"}
+    assert lives(versions_from_json([versions_to_json([*known, *read])])) == lives([*known, *read])
+    assert assumed_columns([*known, *read], [seen(30, "id", "t", "u", "v", "w")]) == ()
 
 
 def test_unknown_value_rewrites_no_row() -> None:
