@@ -80,7 +80,7 @@ def table_changes(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, tabl
         raise ConfigError(f"pipeline {pipeline} knows no definition of table {table}", remedy)
     messages = with_renames(told).get(table, [])
     known = entries[table].versions if table in entries else frozenset[Version]()
-    found = definition_changes(messages, [version for version in known if version.origin is Origin.SEEN])
+    found = definition_changes(messages, [version for version in known if version.origin is not Origin.TOLD])
     outcomes = SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline).of_table(table)
     waiting = {message.since for message in messages} - {version.since for version in known}
     return with_outcomes(found, outcomes, Accounts(spark, lakehouse.accounts, pipeline).ignored(table), waiting)
