@@ -95,7 +95,7 @@ class Rebuild:
             report=report,
             history=history,
             slice_ends=slice_ends,
-            told=SchemaHistory(self._spark, self._layout.schemas, self._pipeline.name),
+            known_messages=SchemaHistory(self._spark, self._layout.schemas, self._pipeline.name),
         )
 
     def _swap(self, table: str) -> None:

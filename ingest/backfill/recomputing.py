@@ -39,15 +39,15 @@ def recompute_tables(
     readers: Iterable[tuple[SourceReader, int]] | None = None,
     without: Collection[str] = (),
     slice_ends: Collection[int] = (),
-    told: SchemaHistory | None = None,
+    known_messages: SchemaHistory | None = None,
 ) -> list[CatalogEntry]:
     """Recomputes tables into the lakehouse `into` and returns their catalog entries.
 
     The events are those that live silver has merged, or those among them that `event_filter` selects from a reader's
     events. `tables`: only these. `through_batch`: the last batch of the pipeline's bronze. `history`: tables whose row
     versions are recomputed too. `readers`: the readers and their last batches, if not those of live silver. `without`:
-    tables to leave out. `slice_ends`: batches of the pipeline's bronze after which a slice has to end. `told`: messages
-    about definitions that are known from the start on.
+    tables to leave out. `slice_ends`: batches of the pipeline's bronze after which a slice has to end.
+    `known_messages`: messages about definitions that are known from the start on.
 
     Raises ChangelogUnusable if tables can't be merged, after all others are finished.
     """
@@ -72,7 +72,7 @@ def recompute_tables(
         earlier = _earlier_readers(pipeline, bronze, readers_before) if reader.from_topics else None
         slice_events, writer = pipeline.batch.merged_at_once, reader.writer
         with closing(
-            Merge(spark, pipeline.name, into, reader_rules, bronze, slice_events, writer, earlier, told)
+            Merge(spark, pipeline.name, into, reader_rules, bronze, slice_events, writer, earlier, known_messages)
         ) as merge:
             for end in sorted({last, *(end for end in slice_ends if end < last and writer == pipeline.name)}):
                 while merge.merged < end or merge.catches_up:  # A slice may hold no selected event.

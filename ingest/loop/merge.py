@@ -87,18 +87,18 @@ class Merge:
         slice_events: int = 500_000,
         writer: str | None = None,
         earlier_readers: EarlierReaders | None = None,
-        told: SchemaHistory | None = None,
+        known_messages: SchemaHistory | None = None,
     ) -> None:
         """`slice_events`: about the number of events per slice where more wait; a slice holds whole batches. `writer`:
         name under which slices are accounted for; by default the pipeline's. Several writers may merge into the same
-        tables at once. `earlier_readers`: readers that are merged before this one. `told`: messages about definitions
-        that are known besides those of `bronze`."""
+        tables at once. `earlier_readers`: readers that are merged before this one. `known_messages`: about definitions,
+        besides those of `bronze`."""
         writer = writer or pipeline
         self._bronze = bronze
         self._rules = rules
         self._quarantine = Quarantine(spark, lakehouse.quarantine, pipeline, rules.tuning)
         self._accounts = Accounts(spark, lakehouse.accounts, writer, rules.tuning)
-        self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer, told)
+        self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer, known_messages)
         self._suppression = Suppression(
             spark, pipeline, rules, self.tables.table_schemas, self.tables.table_state, self._quarantine
         )
@@ -207,7 +207,7 @@ class Merge:
         read = self._slices.read(self.merged, through_batch, groups)
         has_messages = any(group.kind == "m" and group.table is not None for group in groups)
         if has_messages:
-            self.tables.table_schemas.told.add(read.events)
+            self.tables.table_schemas.told_tables.add(read.events)
         accounts = self._account_without_table(read.events, groups, read.tombstones)
         waiting = [self._set_aside_tables.leave(b) for b in read.batches if b.table in self._set_aside_tables]
         others = [b for b in read.batches if b.table not in self._set_aside_tables]
@@ -217,7 +217,7 @@ class Merge:
         for account in self._table_pool.map(merge, others):
             (waiting if account.table in self._set_aside_tables else accounts).append(account)
         if has_messages or not self._has_followed:
-            self._follow({table for table in self.tables.table_schemas.told.behind() if table not in reasons})
+            self._follow({table for table in self.tables.table_schemas.told_tables.behind() if table not in reasons})
         return by_table(accounts), waiting
 
     def _follow(self, tables: Collection[str]) -> None:

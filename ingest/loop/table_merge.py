@@ -59,17 +59,17 @@ class TableMerge:
         rules: Rules,
         quarantine: Quarantine,
         writer: str,
-        told: SchemaHistory | None = None,
+        known_messages: SchemaHistory | None = None,
     ) -> None:
-        """`writer`: the name that this run's commits carry; several writers may merge into the same tables. `told`: as
-        of `TableSchemas`."""
+        """`writer`: the name that this run's commits carry; several writers may merge into the same tables.
+        `known_messages`: as of `TableSchemas`."""
         self._spark = spark
         self._writer = writer
         self._pipeline = pipeline
         self._lakehouse = lakehouse
         self._rules = rules
         self._refusals = Refusals(quarantine)
-        self.table_schemas = TableSchemas(spark, pipeline, lakehouse, rules, told)
+        self.table_schemas = TableSchemas(spark, pipeline, lakehouse, rules, known_messages)
         self._deliveries = DuplicateDeliveries()
         self._unordered = UnorderedKeys(rules.stops_at_two_partitions)
         self._states: dict[str, TableState] = {}
@@ -229,7 +229,7 @@ class TableMerge:
         """Brings a table to what messages tell of it, if it has no events to merge. Does nothing if it is new."""
         stored = self.table_state(table)
         self._pin_snapshots(table, stored)
-        self.table_schemas.told.follow(table, stored)
+        self.table_schemas.told_tables.follow(table, stored)
 
     def table_state(self, table: str) -> TableState:
         """Returns the stored state of a table."""
@@ -253,7 +253,7 @@ class TableMerge:
             stored.tombstones.refresh()
         if any(changed_by_others) and table in self._loaded:
             self._emptied.forget(table)
-            self.table_schemas.told.refresh()
+            self.table_schemas.told_tables.refresh()
             self.table_schemas.revisions.refresh()
         self._loaded.add(table)
         return any(changed_by_others)

@@ -57,9 +57,14 @@ class TableSchemas:
     """The tables of one pipeline."""
 
     def __init__(
-        self, spark: SparkSession, pipeline: str, lakehouse: Lakehouse, rules: Rules, told: SchemaHistory | None = None
+        self,
+        spark: SparkSession,
+        pipeline: str,
+        lakehouse: Lakehouse,
+        rules: Rules,
+        known_messages: SchemaHistory | None = None,
     ) -> None:
-        """`told`: messages about definitions that are known besides those that the slices bring."""
+        """`known_messages`: messages about definitions that are known besides those that the slices bring."""
         self._pipeline = pipeline
         self._rules = rules
         self.revisions = TableRevisions(spark, pipeline, lakehouse)
@@ -69,7 +74,7 @@ class TableSchemas:
         self.policies = ChangePolicies(rules, SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline))
         self._compared = set[str]()
         history = SchemaHistory(spark, lakehouse.schemas, pipeline)
-        self.told = ToldTables(history, rules, self.revisions, self.policies, told)
+        self.told_tables = ToldTables(history, rules, self.revisions, self.policies, known_messages)
 
     @property
     def entries(self) -> list[CatalogEntry]:
@@ -214,9 +219,9 @@ class TableSchemas:
         """Returns the table's schema after these groups, written to the catalog and the stored tables, or None where it
         has no key or columns yet; the groups that it refuses; and its policy, which says what of the groups is stored.
         `origin`: the table's server and database."""
-        self.told.follow(batch.table, stored, origin)
+        self.told_tables.follow(batch.table, stored, origin)
         entry = self.revisions.get(batch.table)
-        admission = self.told.admission(batch.table, origin)
+        admission = self.told_tables.admission(batch.table, origin)
         told = entry.told_versions if entry else admission.versions
         self._log_other_types(batch.table, self.table_columns(batch.table))
         spelling, key = self._rules.spelling(batch.table), self.key(batch)
