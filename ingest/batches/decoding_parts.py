@@ -128,9 +128,11 @@ def _reader_at(at: Place, reader: ImageReader, lives: Lives, table_schema: Table
         if renamed.name in shown or renamed.name in unread or caseless(renamed.name) not in known
     ]
     fills = ((fill.column, name) for name, fill in read.lacking.items() if fill.column is not None)
+    # A key of a relation that is gone may have had another type.
+    chains = {**read.chains, **dict.fromkeys(unread, ())}
     return replace(
         reader,
-        casts=_casts((*read_columns, *fills), read.chains, table_schema),
+        casts=_casts((*read_columns, *fills), chains, table_schema),
         wire=tuple(column for column, _ in read_columns),
         names=tuple((column.name, name) for column, name in read_columns if column.name != name),
         lacking=(*lacking, *((column, None) for column in sorted(gone))),

@@ -11,6 +11,7 @@ from ingest.evolution.definition import Place, Version
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn
 from ingest.merge.table_schema import TableSchema
+from ingest.values.postgres_cast import Cast
 from tests.evolution.versions import INT, TEXT, at, column, columns_of, seen, told
 
 FILLED = column("t", default="11")
@@ -109,3 +110,10 @@ def test_values_of_events_without_a_schema_are_not_converted() -> None:
     assert part.reader.casts
     (plain,) = parts(versions, at(12), at(15), "id", "n", table=table, schema_id=None)
     assert (plain.reader.casts, plain.reader.names) == ((), (("n", "t"),))
+
+
+def test_key_of_a_relation_that_is_gone_is_cast_to_the_type_of_the_key_in_force() -> None:
+    table = TableSchema("s.t", ("id",), (TableColumn("id", TEXT),))
+    created = told(30, column("id", 1, type_=TEXT), relation=2, key=("id",))
+    (gone,) = parts([told(10, column("id", 1), key=("id",)), created], at(15), at(25), "id", table=table)
+    assert dict(gone.reader.casts) == {"id": (Cast(INT, TEXT),)}

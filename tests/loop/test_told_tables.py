@@ -152,6 +152,15 @@ def recreated() -> Source:
     return source
 
 
+def recreated_with_another_key() -> Source:
+    """Drops the table and creates another one, whose key has a type that holds none of the values before."""
+    source = Source("public.another_key", ("id",), id=INT, a=INT)
+    source.write("c", id=1, a=1)
+    source.recreate(("id",), id=TEXT, a=INT)
+    source.write("c", id="x", a=2)
+    return source
+
+
 def renamed_key() -> Source:
     source = Source("public.renamed_key", ("id",), id=INT, a=INT)
     source.write("c", id=1, a=1)
@@ -164,7 +173,7 @@ def renamed_key() -> Source:
     return source
 
 
-SOURCES = (renames, lives, types, keys, recreated, renamed_key)
+SOURCES = (renames, lives, types, keys, recreated, recreated_with_another_key, renamed_key)
 
 
 def merged(spark: SparkSession, folder: Path, stories: Sequence[TableStory], records: list[Record], size: int) -> None:
