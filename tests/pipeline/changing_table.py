@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import psycopg
 from psycopg import sql
@@ -147,10 +148,12 @@ def captured_table(stack: Stack, folder: Path, name: str) -> Iterator[ChangingTa
 
 
 @contextmanager
-def process(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Yields a process with its JVM in its own process group, which is killed at the end."""
+def process(*arguments: str, log: IO[str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """Yields a process with its JVM in its own process group, which is killed at the end. `log`: gets its output, if
+    not the test's own."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    running = subprocess.Popen([sys.executable, *arguments], env=environment, start_new_session=True)
+    command = [sys.executable, *arguments]
+    running = subprocess.Popen(command, env=environment, start_new_session=True, stdout=log, stderr=log)
     try:
         yield running
     finally:

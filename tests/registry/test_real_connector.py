@@ -50,6 +50,8 @@ STATEMENTS = (
 )
 NAMES = {"field.name.adjustment.mode": "avro_unicode", "schema.name.adjustment.mode": "avro_unicode"}
 DEADLINE_SECONDS = 120.0
+AWAY_SECONDS = 80.0
+"""For how long the registry does not answer: several attempts, with pauses that grow."""
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +122,15 @@ def test_avro_of_debezium_gives_the_rows_of_the_database(services: Stack, spark:
         pipeline = pipeline_of(services, tmp_path, "1h")
         with stream(tmp_path / "registered.yaml") as running:
             assert running.stdout is not None
-            assert services.registry.url in read_until(running.stdout, "waiting")["problem"]
+            first = waiting = read_until(running.stdout, "waiting")
+            away = time.monotonic() + AWAY_SECONDS
+            while time.monotonic() < away:
+                waiting = read_until(running.stdout, "waiting")
+                assert services.registry.url in waiting["problem"]
+                assert waiting["since"] == first["since"]
+                assert waiting["failures"] > first["failures"]
+            rows = spark.read.format("delta").load(pipeline.layout.silver(pipeline.name, TABLE))
+            assert "latest" not in rows.columns
             process.resume()
             read_until(running.stdout, "resumed")
             read_until(running.stdout, "captured")
