@@ -79,6 +79,11 @@ class BatchChanges:
         return self._batch.events.sparkSession
 
     @property
+    def lives(self) -> Lives:
+        """Returns the lives of the table's columns."""
+        return self._lives
+
+    @property
     def events(self) -> tuple[DataFrame, ...]:
         """Returns the arguments of `Decoding.decode`."""
         tombstones = self._batch.tombstones

@@ -154,6 +154,16 @@ class Lives:
         return {column: at for column, at in found.items() if at is not None}
 
     @cached_property
+    def untold_below(self) -> Mapping[str, Place]:
+        """Columns that exist → the position below which a row may have another value in them than is known: those of
+        `unknown_below`, and columns that were first seen where another one was gone. That one may have got another
+        name."""
+        ends = {life.end for life in self.columns}
+        seen = {c: life.begin for c, life in self.shown.items() if life.end is None and life.origin is Origin.SEEN}
+        renamed = {column: at for column, at in seen.items() if at is not None and at in ends}
+        return {c: max(at, self.unknown_below.get(c, at)) for c, at in {**self.unknown_below, **renamed}.items()}
+
+    @cached_property
     def named(self) -> Mapping[str, tuple[Life, ...]]:
         """All lives by each name that they have had, in `caseless` form."""
         found: dict[str, dict[int, Life]] = {}

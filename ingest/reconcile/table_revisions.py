@@ -119,6 +119,8 @@ class TableRevisions:
         if entry is not None:
             _log_assumed_fills(self._pipeline, table_schema.table, entry.lives, recorded.lives)
             _log_new_types(self._pipeline, table_schema.table, entry.lives, recorded.lives)
+            if not table_schema.key:
+                _log_likely_rows(table_schema.table, entry.lives, recorded.lives)
         self._entries[table_schema.table] = recorded
         self.bring_up(table_schema.table, stored, entry)
         return recorded
@@ -169,6 +171,19 @@ def _log_unknown_fills(pipeline: str, table: str, before: Lives, after: Lives) -
                 "%s: column %r was added, and %s a default that only the source knows: rows from before read null "
                 "here; to read them again, run: ingest resync %s %s",
                 *(table, life.column, default, pipeline, table),
+            )
+
+
+def _log_likely_rows(table: str, before: Lives, after: Lives) -> None:
+    """Logs each column that is new in `after`, in a table without a key, by which rows from before can't be told apart:
+    it may have a value there that no event shows, or be one that had another name."""
+    for column, at in after.untold_below.items():
+        if before.untold_below.get(column) != at:
+            _log.warning(
+                "%s has no key, and its new column %r may have other values in rows from before, or have had another "
+                "name: updates and deletes find these rows by the other columns, so that of several alike another one "
+                "may be gone; let the source tell it (ingest connector ddl-trigger postgres), or take a new snapshot",
+                *(table, column),
             )
 
 
