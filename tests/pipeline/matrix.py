@@ -11,7 +11,7 @@ PREPARED = f"""
     CREATE DOMAIN {SCHEMA}.percent AS int DEFAULT 50 CHECK (VALUE <= 100);
 """
 _WITH_V = "CREATE TABLE {t} (id int PRIMARY KEY, v int); INSERT INTO {t} VALUES (1, 1), (2, 2)"
-_WITH_W = "CREATE TABLE {t} (id int PRIMARY KEY, v int, w int DEFAULT 7); INSERT INTO {t} VALUES (1, 1), (2, 2, 8)"
+_WITH_W = "CREATE TABLE {t} (id int PRIMARY KEY, v int, w int DEFAULT 7); INSERT INTO {t} VALUES (1, 1, 7), (2, 2, 8)"
 _DROP_W = "ALTER TABLE {t} DROP w; UPDATE {t} SET v = 12 WHERE id = 2"
 _THIRD = "UPDATE {t} SET v = 22 WHERE id = 2; INSERT INTO {t} (id, v) VALUES (3, 3)"
 
