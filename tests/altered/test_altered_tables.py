@@ -137,7 +137,7 @@ def test_rows_that_late_messages_do_not_revise_are_said_to_be_folded_anew(
 @pytest.mark.parametrize(
     ("seeds", "windows"),
     [
-        pytest.param(range(50, 53), 1, id="few"),
+        pytest.param(range(50, 53), 1, marks=pytest.mark.long, id="few"),
         lane(4, 0.2, 1, name="one batch"),
         lane(5, 0.1, 4, name="windows"),
     ],

@@ -96,6 +96,7 @@ def test_compacted_file_is_bounded(spark: SparkSession, tmp_path: Path) -> None:
     assert not bronze.compact(FILES_PER_SIZE), "a full file is not compacted again"
 
 
+@pytest.mark.long
 def test_batches_of_a_file_are_read_by_page(spark: SparkSession, tmp_path: Path) -> None:
     bronze = opened(spark, tmp_path / "b")
     capture(spark, bronze, range(1, FILES_PER_SIZE + 1))

@@ -187,10 +187,14 @@ def changelog(change: Callable[[Source], None]) -> list[Record]:
     return interleaved([as_debezium(source.story(), source.events)], Random(0))
 
 
+OF_A_COMMIT = {"a rename, lenient", "a rename, ignored", "another table, refused", "another key, lenient"}
+"""The cases that run with each commit; the long tests run all of them."""
+
+
 @pytest.mark.parametrize(
     "at_once", [True, pytest.param(False, marks=pytest.mark.long)], ids=["one slice", "slice by slice"]
 )
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in OF_A_COMMIT else pytest.mark.long) for n in CASES])
 def test_a_told_change_has_the_outcome_that_its_policy_says(
     spark: SparkSession, tmp_path: Path, name: str, at_once: bool
 ) -> None:

@@ -41,7 +41,7 @@ def found(spark: SparkSession, shop: Pipeline, column: str) -> Counter[Row]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("batch", [1, 12], ids=["event by event", "one batch"])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.long), 12], ids=["event by event", "one batch"])
 def test_renamed_column_leaves_no_row_behind_and_takes_no_new_one_away(
     spark: SparkSession, tmp_path: Path, batch: int
 ) -> None:
@@ -73,7 +73,7 @@ def test_row_is_found_though_no_schema_shows_its_default(spark: SparkSession, tm
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("batch", [7, 100])
+@pytest.mark.parametrize("batch", [7, pytest.param(100, marks=pytest.mark.long)])
 def test_random_rows_are_as_many_as_at_the_source(spark: SparkSession, tmp_path: Path, batch: int) -> None:
     """In any batches: an image finds an equal row, else the oldest from before the new name that equals it in `n`."""
     random = Random(SEED)

@@ -23,7 +23,9 @@ def key_of(names: tuple[str, ...], row: dict[str, Any], wrapped: bool) -> dict[s
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["plain", "with schema"])
-@pytest.mark.parametrize("names", [("payload",), ("payload", "id")], ids=["one column", "two columns"])
+@pytest.mark.parametrize(
+    "names", [pytest.param(("payload",), marks=pytest.mark.long), ("payload", "id")], ids=["one column", "two columns"]
+)
 def test_key_with_a_column_payload_tells_rows_apart(
     spark: SparkSession, tmp_path: Path, names: tuple[str, ...], wrapped: bool
 ) -> None:

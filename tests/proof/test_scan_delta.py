@@ -138,6 +138,7 @@ def test_every_file_of_a_table_is_read(scanned: PlaceScan) -> None:
     assert unread(scanned) == []
 
 
+@pytest.mark.long
 def test_log_of_a_vacuumed_table_still_holds_values(spark: SparkSession, lakehouse: Path) -> None:
     path = lakehouse / "vectors"
     spark.sql(f"REORG TABLE delta.`{path}` APPLY (PURGE)")

@@ -85,6 +85,7 @@ def test_unqualified_name_is_a_table_of_the_chosen_pipeline(run_sql: Callable[..
     assert rows(there) == [{"v": "store again"}]
 
 
+@pytest.mark.long
 def test_histories_versions_and_system_tables_can_be_queried(run_sql: Callable[..., Result]) -> None:
     for absent in ("system.quarantine", "store.public.orders__history"):
         assert f"nothing was ever written to {absent}" in str(run_sql(f"SELECT * FROM {absent}").exception)
