@@ -133,6 +133,7 @@ def test_status_without_a_broker_shows_the_rest(shop: Shop, status_of: Callable[
     assert "lag: unknown: Kafka at 127.0.0.1:1 gave no answer" in status_of()
 
 
+@pytest.mark.long
 def test_status_of_a_pipeline_that_never_ran(shop: Shop, status_of: Callable[..., Any]) -> None:
     shop.produce(shop.log.change("c", 10, {"id": 1, "v": "a"}))
     found = status_of("--json")

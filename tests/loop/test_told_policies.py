@@ -224,6 +224,7 @@ def test_a_refused_table_goes_on_once_its_policy_allows_the_change(spark: SparkS
     assert outcomes(spark, shop) == [(RENAME, "a", KEPT, None)]
 
 
+@pytest.mark.long
 def test_messages_that_come_after_all_events_leave_what_the_policy_made_of_these(
     spark: SparkSession, tmp_path: Path
 ) -> None:

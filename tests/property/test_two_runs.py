@@ -249,6 +249,7 @@ def test_half_written_slice_is_finished(bag: Lake, die_between_commits: Callable
     check_all_merged(bag)
 
 
+@pytest.mark.long
 def test_set_aside_table_catches_up_by_the_same_slices(bag: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     def unusable(*_: Any) -> Account:
         raise ConfigError("a setting does not fit", "change it")

@@ -245,6 +245,7 @@ def test_external_address_replaces_a_service(stack: Stack, tmp_path: Path, monke
     assert all(part.healthy for part in stack.status()), "an external part was stopped"
 
 
+@pytest.mark.long
 def test_unreachable_external_address_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INGEST_POSTGRES_DSN", "host=127.0.0.1 port=1 user=nobody password=hush")
     with (
