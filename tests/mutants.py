@@ -383,7 +383,7 @@ MUTANTS = [
     Mutant(
         "a default of the source fills rows that the command did not rewrite",
         "evolution/ddl_version.py",
-        "(has_values and (is_rewritten or tag == _BASELINE))",
+        "(has_values and (is_rewritten or tag == BASELINE))",
         "has_values",
         ("tests/evolution/test_ddl_version.py",),
     ),
@@ -490,8 +490,8 @@ MUTANTS = [
     Mutant(
         "stored values are revised by the position of their row",
         "lakehouse/column_changes.py",
-        'F.col(COLUMN_POSITIONS)[name]["position"]',
-        "F.col(POSITION_COLUMN)",
+        "at = column_position(name) if",
+        "at = F.col(POSITION_COLUMN) if",
         BATCHES,
     ),
     Mutant(

@@ -56,7 +56,8 @@ class SeenVersions:
     ) -> frozenset[Version]:
         """Returns the versions that the groups of a batch show, and what the source's catalog tells of columns that are
         new in them."""
-        shown = self._shown(batch, incoming, entry, schemas, definition_of)
+        definitions = _Definitions(self, batch.table, schemas, definition_of)
+        shown = self._shown(batch, incoming, entry, definitions)
         return shown | self._read(batch.table, entry, shown) if shown else shown
 
     def _read(self, table: str, entry: CatalogEntry | None, shown: frozenset[Version]) -> frozenset[Version]:
@@ -86,12 +87,7 @@ class SeenVersions:
         return read | read_versions(known | shown, assumed, catalog)
 
     def _shown(
-        self,
-        batch: TableBatch,
-        incoming: Incoming,
-        entry: CatalogEntry | None,
-        schemas: Schemas,
-        definition_of: DefinitionOf,
+        self, batch: TableBatch, incoming: Incoming, entry: CatalogEntry | None, definitions: _Definitions
     ) -> frozenset[Version]:
         """Returns the versions that the groups of a batch show; none if all go on with the table's newest known
         definition. Events of another shape that are not above all merged ones are placed among these, by a job that
@@ -102,7 +98,7 @@ class SeenVersions:
         `entry`: the table's, None for a new one."""
         groups = {group: columns for group, columns in incoming if _has_schema(group, columns)}
         known = _shown_versions(entry) if entry else frozenset[Version]()
-        if not groups or self._go_on(batch.table, groups, known, definition_of):
+        if not groups or self._go_on(batch.table, groups, known, definitions.definition_of):
             return frozenset()
         changed = batch.events.where(batch.changed)
         shown_ids = sorted({group.schema_id for group in groups if group.schema_id is not None})
@@ -110,7 +106,6 @@ class SeenVersions:
         runs = runs_of_groups(groups)
         if runs is None:
             runs = schema_runs(shown, batch.table)
-        definitions = _Definitions(self, batch.table, schemas, definition_of)
         if entry is None:
             return definitions.versions(runs)
         highest = _highest_before(batch)
@@ -133,7 +128,7 @@ class SeenVersions:
         end = min((version.since for version in known if version.since > last), default=None)
         past = _captured_before(batch, others).select(*changed.columns)
         runs = schema_runs(past.unionByName(changed), batch.table, begin, end)
-        schemas.fetch(past, {run.schema_id: run.event for run in runs if run.schema_id not in shown_ids})
+        definitions.schemas.fetch(past, {run.schema_id: run.event for run in runs if run.schema_id not in shown_ids})
         return definitions.versions(runs)
 
     def _go_on(

@@ -50,6 +50,12 @@ EVENT_ID_TYPE = T.StructType(
 COLUMN_POSITIONS_TYPE = T.MapType(T.StringType(), COLUMN_POSITION)
 
 
+def column_position(name: str) -> Column:
+    """Returns the position of the event that wrote a column of a row: the row's, unless the column has its own."""
+    own = F.col(COLUMN_POSITIONS)[name]["position"]
+    return F.when(F.map_contains_key(COLUMN_POSITIONS, F.lit(name)), own).otherwise(F.col(POSITION_COLUMN))
+
+
 def content_hash(columns: Sequence[str]) -> Column:
     """Returns the SHA-256 of `columns`, as binary. Null columns don't count, so a column that is missing equals
     null."""

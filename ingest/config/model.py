@@ -29,6 +29,20 @@ from ingest.names import Lakehouse
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
 
+def _last_names(steps: Mapping[str, str]) -> dict[str, str]:
+    """Returns name → the name to which `steps`, name → next name, lead from it. Raises ValueError if they lead back."""
+    found = {}
+    for first in steps:
+        name, passed = first, set[str]()
+        while name in steps and name not in passed:
+            passed.add(name)
+            name = steps[name]
+        if name in passed:
+            raise ValueError("renames and rename lead from a column back to itself: keep the newest name only")
+        found[first] = name
+    return found
+
+
 class TableSettings(Personal):
     """Facts about a table that the changelog doesn't carry."""
 
@@ -92,25 +106,11 @@ class TableSettings(Personal):
     @property
     def names(self) -> Mapping[str, str]:
         """Returns column in the events → its name in the table, where the two differ."""
-        steps = {**self.renames, **self.rename}
-        found = {}
-        for first in steps:
-            name = first
-            while name in steps:
-                name = steps[name]
-            found[first] = name
-        return found
+        return _last_names({**self.renames, **self.rename})
 
     @model_validator(mode="after")
     def _require_renames_that_end(self) -> Self:
-        steps = {**self.renames, **self.rename}
-        for first in steps:
-            name, passed = first, set[str]()
-            while name in steps and name not in passed:
-                passed.add(name)
-                name = steps[name]
-            if name in passed:
-                raise ValueError("renames and rename lead from a column back to itself: keep the newest name only")
+        _last_names({**self.renames, **self.rename})
         return self
 
     @model_validator(mode="after")

@@ -24,7 +24,8 @@ from ingest.values.columns import Column
 
 _PUBLISHES = ("CREATE PUBLICATION", "ALTER PUBLICATION")
 """Commands by which columns that existed before come into events."""
-_BASELINE = "BASELINE"
+BASELINE = "BASELINE"
+"""The tag of a message that tells a definition which was there before the trigger."""
 _REMEDY = "run SELECT ingest_ddl.send_definitions() in the source's database"
 
 
@@ -84,6 +85,6 @@ def _fill(column: dict[str, Any], known: Column | None, tag: str, is_rewritten: 
         constant = None if known is None else with_default(known, column["missing"][0])
         return UNKNOWN if constant is None else Fill(FillKind.CONSTANT, constant)
     has_values = column["default"] is not None or column["generated"] != "" or column["identity"] != ""
-    if tag in _PUBLISHES or (has_values and (is_rewritten or tag == _BASELINE)):
+    if tag in _PUBLISHES or (has_values and (is_rewritten or tag == BASELINE)):
         return UNKNOWN
     return NULL

@@ -81,6 +81,10 @@ class SchemaPolicy:
         is_admitted = (self.include is None or kind in self.include) and kind not in self.exclude
         return self.on_change if is_admitted else OnChange.IGNORE
 
+    def takes(self, kind: str) -> bool:
+        """Returns True if changes of a kind are made in the table, at least where no value is lost."""
+        return self.mode(kind) in (OnChange.EVOLVE, OnChange.LENIENT)
+
     @property
     def applies_all(self) -> bool:
         """True if every change is applied."""

@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import COLUMN_POSITIONS, DELETED, POSITION_COLUMN, quoted
+from ingest.changelog.change import COLUMN_POSITIONS, DELETED, POSITION_COLUMN, column_position, quoted
 from ingest.changelog.position import is_read_without_position, position_literal
 from ingest.delta import compaction
 from ingest.delta.delta_table import Table
@@ -117,10 +117,7 @@ def _revised(rows: DataFrame, stored: Mapping[str, _Stored], target: TableColumn
     source = stored.get(name)
     if source is None:
         return _by_position(F.col(POSITION_COLUMN), revision.pieces, target, None, stored)
-    at = F.col(POSITION_COLUMN)
-    if COLUMN_POSITIONS in rows.columns:
-        own = F.col(COLUMN_POSITIONS)[name]["position"]
-        at = F.when(F.map_contains_key(COLUMN_POSITIONS, name), own).otherwise(at)
+    at = column_position(name) if COLUMN_POSITIONS in rows.columns else F.col(POSITION_COLUMN)
     is_kept = at.isNull() | (source.column.isNotNull() & is_read_without_position(at))
     if revision.stored is None:
         # The column's values so far are of events without a schema.

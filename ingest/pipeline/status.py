@@ -10,7 +10,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.accounting import CAUGHT_UP
-from ingest.changelog.change import COLUMN_POSITIONS, POSITION_COLUMN, quoted
+from ingest.changelog.change import POSITION_COLUMN, column_position, quoted
 from ingest.changelog.envelope import BATCH
 from ingest.changelog.position import is_read_without_position, position_literal
 from ingest.config import Pipeline
@@ -156,7 +156,6 @@ def _rows(silver: Silver, entry: CatalogEntry) -> tuple[int, dict[str, int]]:
 
 
 def _is_unknown(name: str, below: Place) -> Column:
-    at, own = F.col(POSITION_COLUMN), F.col(COLUMN_POSITIONS)[name]["position"]
-    written_at = F.when(F.map_contains_key(COLUMN_POSITIONS, F.lit(name)), own).otherwise(at)
-    is_older = (written_at < position_literal(below)) & ~is_read_without_position(written_at)
+    at = column_position(name)
+    is_older = (at < position_literal(below)) & ~is_read_without_position(at)
     return quoted(name).isNull() & F.coalesce(is_older, F.lit(False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import COLUMN_POSITIONS, POSITION_COLUMN
+from ingest.changelog.change import COLUMN_POSITIONS, POSITION_COLUMN, column_position
 from ingest.changelog.position import position_literal
 from ingest.evolution.life import Lives
 from ingest.evolution.revisions import LostRange, needs_refold
@@ -34,13 +34,11 @@ def _holds(stored: TableState, lost: LostRange) -> bool:
 
 
 def _is_within(rows: DataFrame, lost: LostRange) -> Column:
-    at = F.col(POSITION_COLUMN)
     if lost.if_partial:
         return F.col(COLUMN_POSITIONS).isNotNull()
     if lost.stored is not None:
-        own = F.col(COLUMN_POSITIONS)[lost.stored]["position"]
-        at = F.when(F.map_contains_key(COLUMN_POSITIONS, F.lit(lost.stored)), own).otherwise(at)
-    return _is_between(at, lost)
+        return _is_between(column_position(lost.stored), lost)
+    return _is_between(F.col(POSITION_COLUMN), lost)
 
 
 def _is_between(at: Column, lost: LostRange) -> Column:

@@ -20,7 +20,6 @@ from ingest.evolution.policies import AddedColumns, added_columns, evolve, excee
 from ingest.evolution.schema_policy import (
     Accepted,
     Decision,
-    OnChange,
     Outcome,
     changed_column,
     column_changes,
@@ -31,8 +30,6 @@ from ingest.evolution.seen_versions import seen_definition
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.merge.table_schema import TableSchema
 from ingest.values.columns import Column
-
-_APPLYING = (OnChange.EVOLVE, OnChange.LENIENT)
 
 
 class BatchPolicy:
@@ -63,8 +60,8 @@ class BatchPolicy:
         self._policy = rules.policy_of(batch.table)
         self._accepted = rules.accepted.get(batch.table, Accepted())
         self._stored = [*(entry.table_schema.names if entry else ()), *(c.name for c in self._accepted.columns)]
-        is_taken = self._policy.mode(AddColumn.kind) in _APPLYING
-        self._untaken = frozenset() if is_taken else untaken - {*map(caseless, self._stored)}
+        takes_new = self._policy.takes(AddColumn.kind)
+        self._untaken = frozenset() if takes_new else untaken - {*map(caseless, self._stored)}
         self._names = self._fixed_names()
         self.taken = [(group, self._within(group, columns)) for group, columns in incoming]
         self._left = tuple(self._not_stored())
@@ -166,7 +163,7 @@ class BatchPolicy:
 
         Without a schema a key that names fewer columns may leave out a null."""
         table, policy = self._batch.table, self._policy
-        if policy.mode(AlterKey.kind) in _APPLYING or self._rules.has_declared_key(table) or not entry.table_schema.key:
+        if policy.takes(AlterKey.kind) or self._rules.has_declared_key(table) or not entry.table_schema.key:
             return
         key, spelling = entry.table_schema.key, self._rules.spelling(table)
         known = [{*one} for one in (key, *entry.former_keys, *self._accepted.keys)]

@@ -20,12 +20,10 @@ from ingest.evolution.changes import (
     changes_of,
     has_other_type,
 )
+from ingest.evolution.ddl_version import BASELINE
 from ingest.evolution.definition import NULL, ColumnDefinition, Definition, Version
 from ingest.evolution.schema_policy import OnChange, Outcome, changed_column
 from ingest.evolution.told.taken_table import TakenTable
-
-_BASELINE = "BASELINE"
-_TAKES = (OnChange.EVOLVE, OnChange.LENIENT)
 
 
 class Alteration:
@@ -105,7 +103,7 @@ class Alteration:
     def _is_first_told(self) -> bool:
         """Returns True if the version is the first one, and tells what was so before: types in another form than events
         show them, and columns that these may lack."""
-        return self._table.source is None and self._version.cause.tag == _BASELINE
+        return self._table.source is None and self._version.cause.tag == BASELINE
 
     def _applies(self, kind: str, column: str) -> bool:
         return self._outcomes.get((kind, column)) is Outcome.APPLIED
@@ -125,7 +123,7 @@ class Alteration:
         if old is None and not self._is_first_told():
             return self._applies(AddColumn.kind, column.name)
         is_other = old is None or caseless(old.name) != caseless(column.name)
-        return is_other and self._table.policy.mode(AddColumn.kind) in _TAKES
+        return is_other and self._table.policy.takes(AddColumn.kind)
 
     def _gone_on(self, held: ColumnDefinition, column: ColumnDefinition) -> ColumnDefinition:
         """Returns a column of the table after the version."""

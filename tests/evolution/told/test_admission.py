@@ -186,21 +186,9 @@ def test_a_column_that_is_not_taken_stays_out_whatever_becomes_of_it() -> None:
 
 
 def test_rows_of_a_dropped_table_that_are_kept_go_on_with_those_of_the_next_one() -> None:
-    other = told(
-        30,
-        column("id", 1),
-        column("w", 2),
-        replace(V, number=3, type=LONG, source_type="bigint"),
-        key=("id",),
-        relation=2,
-    )
-    again = told(
-        40,
-        column("id", 1),
-        column("x", 2),
-        replace(V, number=3, type=LONG, source_type="bigint"),
-        key=("id",),
-        relation=2,
+    other, again = (
+        told(at, column("id", 1), column(name, 2), replace(typed(LONG, "bigint"), number=3), key=("id",), relation=2)
+        for at, name in ((30, "w"), (40, "x"))
     )
     found = admitted([TABLE, gone(20), other, again], policy("lenient"), KEYED)
     assert [(one.change.kind, one.outcome) for one in found.decisions] == [
