@@ -37,6 +37,7 @@ from ingest.lakehouse.accounts import Accounts, SetAside
 from ingest.lakehouse.backfills import Backfills
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.bronze.summary import BronzeSummary
+from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.history_facts import HistoryFacts
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.lakehouse.schema_history import SchemaHistory
@@ -136,6 +137,16 @@ class Merge:
     def set_aside(self) -> Mapping[str, SetAside]:
         """Returns the tables that can't be merged as they are, by name."""
         return self._set_aside_tables.known
+
+    @property
+    def to_refold(self) -> list[CatalogEntry]:
+        """Returns the entries of tables whose events tell what stored rows don't any more, but for those set aside."""
+        found = (entry for entry in self.tables.table_schemas.entries if entry.refold)
+        return [e for e in found if e.table_schema.table not in self._set_aside_tables]
+
+    def refresh_tables(self) -> None:
+        """Reads the catalog again, because a rebuild has replaced tables."""
+        self.tables.table_schemas.revisions.refresh()
 
     @property
     def fault(self) -> BaseException | None:

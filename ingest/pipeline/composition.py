@@ -254,6 +254,11 @@ class Run:
         return self._merge.set_aside if self._merge else {}
 
     @property
+    def merge(self) -> Merge | None:
+        """Returns the part that merges; None if it doesn't run here."""
+        return self._merge
+
+    @property
     def fault(self) -> BaseException | None:
         """Returns the last exception raised for a table that is set aside."""
         return self._merge.fault if self._merge else None

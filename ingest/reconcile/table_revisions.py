@@ -131,8 +131,8 @@ class TableRevisions:
         if reason:
             table = new.table_schema.table
             _log.warning(
-                "%s: messages about the table came after events of later positions, and %s: fold it anew with: "
-                "ingest backfill %s --rebuild --table %s",
+                "%s: messages about the table came after events of later positions, and %s: ingest run folds it anew "
+                "from its events, as does: ingest backfill %s --rebuild --table %s",
                 *(table, reason, self._pipeline, table),
             )
         return reason or entry.refold

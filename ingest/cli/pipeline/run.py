@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from pyspark.sql import SparkSession
 
+from ingest.backfill.refolding import Refolding
 from ingest.cli.printing import plain_console
 from ingest.cli.progress import progress_display
 from ingest.cli.start import AnnouncedSource, count_text, installed, say
@@ -111,6 +112,7 @@ class _Attempts:
         self._report = report
         self._announced: AnnouncedSource | None = None
         self._is_first = True
+        self._refolding = Refolding(spark, pipeline, stop)
         self._set_aside: Mapping[str, SetAside] = {}
         self._fault: BaseException | None = None
 
@@ -125,11 +127,13 @@ class _Attempts:
 
         with self._run() as engine:
             engine.available_now(self._stop, reported)
+            self._refolding.run(engine.merge, progressed)
             self._set_aside, self._fault = engine.set_aside, engine.fault
 
     def run_until_stopped(self, between_batches: Callable[[], None], progressed: OnProgress) -> None:
         def between() -> None:
             progressed()
+            self._refolding.run(engine.merge, progressed)
             between_batches()
 
         with self._run() as engine:

@@ -78,7 +78,8 @@ def _lines(found: Status) -> list[tuple[str, str]]:
     lines += [("set aside", text) for text in set_aside or ["no table"]]
     for one in found.tables:
         if one.refold:
-            remedy = f"ingest backfill {found.pipeline} --rebuild --table {one.table}"
+            command = f"ingest backfill {found.pipeline} --rebuild --table {one.table}"
+            remedy = f"ingest run folds it from them, as does {command}"
             lines.append(("fold anew", f"{one.table}: {one.refold}, which its events tell → {remedy}"))
         for column, rows in one.unknown.items():
             text = f"{one.table}: {count_text(rows, 'row')} from before column {column} may have a value at the source"
