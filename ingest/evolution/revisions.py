@@ -73,6 +73,7 @@ class LostRange:
     Attributes:
         stored: the stored column; None for the positions of rows.
         is_gone: rows of the range have been deleted, so that none can be found.
+        is_of_keys: it concerns what tombstones hold, too.
         if_partial: values are lost only in rows with columns older than themselves.
     """
 
@@ -80,6 +81,7 @@ class LostRange:
     begin: Place | None
     end: Place | None
     is_gone: bool = False
+    is_of_keys: bool = False
     if_partial: bool = False
 
 
@@ -93,7 +95,8 @@ class Refold:
 
 
 def revisions(before: Lives, after: Lives) -> tuple[ColumnRevision, ...]:
-    """Returns the revision of each column of silver from one state of knowledge to the next.
+    """Returns the revision of each column of silver from one state of knowledge to the next. Values whose types can be
+    undone are stored ones.
 
     Rows last written below `after.begin` go; a value from below it in a newer row is one that waits. Of a column that
     was not stored, values are those of rows from before it."""
@@ -128,14 +131,18 @@ def altered_columns(before: Lives, after: Lives, keeps_dropped: bool = True) -> 
 
 
 def _recovered(before: Lives, after: Lives, life: Life, stored: str | None, piece: Piece) -> Piece:
-    """Returns a piece of lost values as one of stored values if the types that they have passed can be undone."""
-    if piece.source is not Source.EVENTS or stored is None:
-        return piece
-    if piece.other is not None:
-        rest = _rest(before.shown[piece.other], life, piece.begin)
-        types = () if not rest else (before.shown[piece.other].types[-1], *rest)
-        return piece if rest is None else replace(piece, source=Source.STORED, types=types)
-    if _holder(before, after, life, piece.begin) != stored:
+    """Returns a piece of lost values as one of stored values if another column holds them, or if the types that they
+    have passed can be undone."""
+    if piece.source is not Source.EVENTS or stored is None or piece.other is None:
+        return _undone(before, after, life, stored, piece)
+    rest = _rest(before.shown[piece.other], life, piece.begin)
+    types = () if not rest else (before.shown[piece.other].types[-1], *rest)
+    return piece if rest is None else replace(piece, source=Source.STORED, types=types)
+
+
+def _undone(before: Lives, after: Lives, life: Life, stored: str | None, piece: Piece) -> Piece:
+    """Returns a piece of lost values as one of stored values if the types that these have passed can be undone."""
+    if piece.source is not Source.EVENTS or stored is None or _holder(before, after, life, piece.begin) != stored:
         return piece
     passed = before.shown[stored].later_types(piece.begin)
     if not are_reversible(passed):
@@ -185,7 +192,7 @@ def needs_refold(before: Lives, after: Lives, through: Place | None = None) -> R
         return None
     bounds = _bounds(before, after)
     gone = [LostRange(None, *b, is_gone=True) for b in bounds if _is_back(before, after, b[0])]
-    keys = [LostRange(None, *b) for b in bounds if _is_other_key(before, after, b[0])]
+    keys = [LostRange(None, *b, is_of_keys=True) for b in bounds if _is_other_key(before, after, b[0])]
     values = [
         LostRange(revision.stored, piece.begin, piece.end, if_partial=piece.other is not None)
         for revision in revisions(before, after)
@@ -225,7 +232,8 @@ def _is_other_key(before: Lives, after: Lives, at: Place | None) -> bool:
 def _revision(before: Lives, after: Lives, life: Life, bounds: tuple[Bounds, ...]) -> ColumnRevision:
     stored = _stored(before, after, life, bounds)
     pieces = (_piece(before, after, life, stored, *b) for b in bounds)
-    return ColumnRevision(life.column, stored, tuple(_joined(pieces)))
+    known = (_undone(before, after, life, stored, piece) for piece in pieces)
+    return ColumnRevision(life.column, stored, tuple(_joined(known)))
 
 
 def _stored(before: Lives, after: Lives, life: Life, bounds: tuple[Bounds, ...]) -> str | None:

@@ -27,7 +27,7 @@ def _holds(stored: TableState, lost: LostRange) -> bool:
         return True
     frames = [table.rows() for table in (stored.silver, stored.pending) if table.exists()]
     is_held = any(not rows.where(_is_within(rows, lost)).isEmpty() for rows in frames)
-    if is_held or lost.stored is not None or not stored.tombstones.exists():
+    if is_held or not lost.is_of_keys or not stored.tombstones.exists():
         return is_held
     deleted = stored.tombstones.keys()
     return not deleted.where(_is_between(F.col(POSITION_COLUMN), lost)).isEmpty()

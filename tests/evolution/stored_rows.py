@@ -22,6 +22,8 @@ class StoredRow:
     position: Place = ()
     deleted: Place = ()
     values: Values = field(default_factory=dict)
+    sent: dict[str, Any] = field(default_factory=dict)
+    """Values as their events sent them, which those of types that can be undone tell."""
 
 
 class Stored:
@@ -40,9 +42,11 @@ class Stored:
             row.deleted = max(row.deleted, at)
             return
         row.position = max(row.position, at)
-        for column, value in image_as_now(dict(event.image), read_event(now, event)).items():
+        read = read_event(now, event)
+        sent = {column: event.image[name] for name, column in read.names.items()}
+        for column, value in image_as_now(dict(event.image), read).items():
             if value is not UNAVAILABLE and row.values.get(column, ((), None))[0] < at:
-                row.values[column] = at, value
+                row.values[column], row.sent[column] = (at, value), sent.get(column)
 
     def revise(self, before: Lives, after: Lives) -> None:
         each = revisions(before, after)
@@ -52,6 +56,9 @@ class Stored:
         for row in self.rows.values():
             revised = {one.column: _revised(row, one) for one in each}
             row.values = {column: value for column, value in revised.items() if value is not None}
+            row.sent = {
+                one.column: row.sent[one.stored] for one in each if one.stored is not None and one.stored in row.sent
+            }
 
     def is_lost(self, refold: Refold | None) -> bool:
         """Returns True if anything stored lies in a range that can't be revised, or was deleted."""
@@ -94,7 +101,8 @@ def _revised(row: StoredRow, one: ColumnRevision) -> tuple[Place, Any] | None:
     piece = next(p for p in one.pieces if is_at_or_above(at, p.begin) and (p.end is None or at < p.end))
     match piece.source:
         case Source.STORED:
-            return at, converted(value, piece.types[1:])
+            assert one.stored is not None
+            return at, converted(row.sent[one.stored] if piece.undone else value, piece.types[1:])
         case Source.CONSTANT:
             return at, converted(filled(piece.fill), piece.types[1:])
         case _:

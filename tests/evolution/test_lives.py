@@ -251,7 +251,10 @@ def test_keys_have_eras() -> None:
     assert Lives().key_at(at(1)) is None
     refold = needs_refold(lives([told(10, *pair, key=("id",))]), now)
     assert refold is not None
-    assert refold.ranges == (LostRange(None, at(20, -1), at(30, -1)), LostRange(None, at(30, -1), None))
+    assert refold.ranges == (
+        LostRange(None, at(20, -1), at(30, -1), is_of_keys=True),
+        LostRange(None, at(30, -1), None, is_of_keys=True),
+    )
 
 
 CHANGES: list[tuple[Definition, Definition, Sequence[object]]] = [

@@ -61,12 +61,14 @@ def test_stored_rows_pass_the_types_that_they_have_not_passed() -> None:
     passed = (TypeStep(at(20, -1), decimal_of(12, 2), is_shown=False), TypeStep(at(30, -1), TEXT, is_shown=False))
     assert in_order.pieces == (
         Piece(None, at(30, -1), Source.STORED, types=passed),
-        Piece(at(30, -1), None, Source.EVENTS),
+        Piece(at(30, -1), None, Source.STORED, types=passed[1:], undone=passed[:1]),
     )
-    late = needs_refold(lives([whole, text]), lives([whole, exact, text]))
+    assert needs_refold(lives([whole, text]), lives([whole, exact, text])) is None, "the text tells the whole number"
+    rounded = told(40, column("id", 1), column("n", 2))
+    late = needs_refold(lives([exact, rounded]), lives([exact, text, rounded]))
     assert late is not None
     assert late.reason == "values are lost"
-    assert late.ranges == (LostRange("n", None, at(30, -1)),)
+    assert late.ranges == (LostRange("n", None, at(40, -1)),)
 
 
 def test_an_integer_that_grew_on_its_way_is_the_same_text() -> None:
