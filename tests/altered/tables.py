@@ -10,14 +10,17 @@ from functools import reduce
 from itertools import count
 from pathlib import Path
 from random import Random
+from threading import Event as Stop
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.backfill.refolding import Refolding
 from ingest.batches.rules import Rules
 from ingest.changelog.change import quoted
 from ingest.changelog.position import highest_position_at
 from ingest.changelog.resync_record import resync_record
+from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.quarantine import Quarantine
@@ -25,6 +28,7 @@ from ingest.lakehouse.silver import Silver
 from ingest.loop.capture import Capture
 from ingest.loop.merge import Merge
 from ingest.names import Lakehouse
+from ingest.quality.accounting import audit
 from ingest.sources.files import FileSource, Line, lines
 from ingest.testing import Event, without_ddl
 from ingest.testing.oracle import Row
@@ -34,7 +38,9 @@ from ingest.testing.table_records import as_debezium
 from ingest.testing.tables import Statement, TableStory, interpret, random_table
 from ingest.values.render import json_object, rendered
 from tests.changelogs import write
+from tests.deaths import Died
 from tests.property.test_changing_tables import is_told
+from tests.shop import pipeline
 
 PIPELINE = "altered"
 RECORD_BY_RECORD = 0
@@ -110,34 +116,61 @@ def _resync(story: TableStory, offset: int) -> list[Record]:
 
 
 class MergedTables:
-    """A lakehouse into which records are merged."""
+    """A lakehouse into which records are merged. `begin` is called before each run, which may die."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self._spark, self._folder = spark, folder
+    def __init__(self, spark: SparkSession, folder: Path, begin: Callable[[], None] = lambda: None) -> None:
+        self._spark, self._folder, self._begin = spark, folder, begin
         self._layout, self._rules = Lakehouse(str(folder / "lakehouse")), Rules()
-        self._bronze = Bronze(spark, self._layout.bronze(PIPELINE))
-        self._merge = Merge(spark, PIPELINE, self._layout, self._rules, self._bronze)
         self._captured: list[Line] = []
         self._files = count()
+        self._start()
+
+    def _start(self) -> None:
+        self._bronze = Bronze(self._spark, self._layout.bronze(PIPELINE))
+        self.merging = Merge(self._spark, PIPELINE, self._layout, self._rules, self._bronze)
 
     def merge(self, records: list[Record]) -> None:
-        """Merges records in one batch."""
+        """Merges records in one batch, by as many runs as it takes."""
         file = write(self._folder / f"in-{next(self._files)}", records, None) / "events.jsonl"
         self._captured += lines([file])
+        while True:
+            self._begin()
+            try:
+                self._merge_captured()
+            except Died:
+                self.close()
+                self._start()
+            else:
+                return
+
+    def _merge_captured(self) -> None:
         source = FileSource(self._captured)
         capture = Capture(self._spark, source, self._bronze, self._rules.naming, len(self._captured))
-        assert capture.step() == len(records)
-        self._merge.step(capture.captured.batch)
+        capture.step()
+        while self.merging.step(capture.captured.batch):
+            pass
 
     def close(self) -> None:
-        self._merge.close()
+        self.merging.close()
+
+    def fold_anew(self) -> list[str]:
+        """Folds the tables again of which stored rows don't tell all any more, as a run does. Returns their names."""
+        shop = pipeline(self._folder, name=PIPELINE)
+        return Refolding(self._spark, shop, Stop()).run(self.merging)
+
+    def problems(self) -> list[str]:
+        """Returns what is wrong with the accounts."""
+        rows = Accounts(self._spark, self._layout.accounts, PIPELINE).rows()
+        found = audit(self._bronze.rows(), rows)
+        unread = [f"{len(self._captured)} are captured, {found.merged} merged"]
+        return [*found.problems, *(unread if found.merged != len(self._captured) else [])]
 
     def entry(self, story: TableStory) -> CatalogEntry | None:
-        return self._merge.tables.table_schemas.revisions.get(story.name)
+        return self.merging.tables.table_schemas.revisions.get(story.name)
 
     def faults(self) -> dict[str, str]:
         """Returns the tables that are set aside or have events in quarantine, with a reason."""
-        found = {table: f"{one.code}: {one.reason}" for table, one in self._merge.set_aside.items()}
+        found = {table: f"{one.code}: {one.reason}" for table, one in self.merging.set_aside.items()}
         quarantine = Quarantine(self._spark, self._layout.quarantine, PIPELINE)
         rows = quarantine.rows().select("table", "code", "reason").collect()
         return {row["table"]: f"{row['code']}: {row['reason']}" for row in rows} | found
@@ -155,7 +188,8 @@ def rows_of(
     tables = [(name, Silver(spark, layout.silver(pipeline, name))) for name in (story.name for story in stories)]
     frames = []
     for name, silver in tables:
-        if name in entries and silver.exists():
+        # One that was set aside while it was brought to another revision has other columns than its entry.
+        if name in entries and silver.exists() and silver.has(entries[name].table_schema):
             columns = entries[name].table_schema.columns
             texts = json_object({column.name: rendered(quoted(column.name), column.type) for column in columns})
             frames.append(silver.rows().select(F.lit(name).alias("table"), texts.alias("text")))
@@ -165,9 +199,12 @@ def rows_of(
     return found
 
 
-def merged(spark: SparkSession, folder: Path, sent: Sequence[Sent]) -> Iterator[MergedTables]:
-    """Merges the tables; the n-th windows of all of them are one batch. Yields the lakehouse after each batch."""
-    tables = MergedTables(spark, folder)
+def merged(
+    spark: SparkSession, folder: Path, sent: Sequence[Sent], begin: Callable[[], None] = lambda: None
+) -> Iterator[MergedTables]:
+    """Merges the tables; the n-th windows of all of them are one batch. Yields the lakehouse after each batch. `begin`:
+    as of `MergedTables`."""
+    tables = MergedTables(spark, folder, begin)
     try:
         for number in range(max(len(one.windows) for one in sent)):
             tables.merge([record for one in sent for window in one.windows[number : number + 1] for record in window])

@@ -5,6 +5,7 @@ what it lacked before has been said."""
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -27,6 +28,7 @@ from ingest.testing.oracle import Row
 from ingest.testing.table_records import read_rows, unmatched
 from ingest.testing.tables import TableStory
 from tests.altered.tables import RECORD_BY_RECORD, MergedTables, Sent, merged, rows_of, shown, told
+from tests.deaths import Deaths
 from tests.shop import captured, pipeline
 from tests.shop import merged as stream
 
@@ -34,6 +36,8 @@ pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 _AT_ONCE = 25
+_RUNS = 8
+"""How often runs die while they merge some tables."""
 _UNSHOWN = {"recreate table", "alter type using"}
 """Statements that change rows and need not change what the schemas of events show."""
 
@@ -100,9 +104,9 @@ def wrong_entry(entry: CatalogEntry | None, story: TableStory) -> str:
     ("seeds", "draw"),
     [
         pytest.param(range(2), partial(told, most_windows=1), id="few"),
-        lane(0, 0.35, told, name="one batch"),
-        lane(1, 0.2, partial(told, most_windows=4), name="windows"),
-        lane(2, 0.02, partial(told, most_windows=RECORD_BY_RECORD, shortest=6), name="record by record"),
+        lane(0, 0.45, told, name="one batch"),
+        lane(1, 0.12, partial(told, most_windows=3), name="windows"),
+        lane(2, 0.01, partial(told, most_windows=RECORD_BY_RECORD, shortest=6), name="record by record"),
     ],
 )
 def test_tables_are_those_of_the_source_where_messages_tell_all_changes(
@@ -119,18 +123,37 @@ def test_tables_are_those_of_the_source_where_messages_tell_all_changes(
 
 
 @pytest.mark.parametrize("seeds", [lane(3, 0.1, name="windows")])
-def test_rows_that_late_messages_do_not_revise_are_said_to_be_folded_anew(
+def test_rows_that_late_messages_do_not_revise_are_folded_anew(
     spark: SparkSession, tmp_path: Path, seeds: range
 ) -> None:
     report = Report()
-    for folder, sent in groups(seeds, partial(told, most_windows=4, late_changes=True), tmp_path):
+    for folder, sent in groups(seeds, partial(told, most_windows=3, late_changes=True), tmp_path):
         *_, tables = merged(spark, folder, sent)
+        stories = [one.story for one in sent]
+        before = wrong_rows(tables.rows(stories), sent, is_told=True)
+        folded = tables.fold_anew()
+        problems = (wrong_rows(tables.rows(stories), sent, is_told=True) if folded else before) | tables.faults()
+        for story in stories:
+            outcome = ("differed, " if story.name in before else "equal, ") * (story.name in folded)
+            problem = problems.get(story.name, "")
+            report.add(story, f"{outcome}folded anew" if outcome else "differs" if problem else "equal", problem)
+    report.require_no_failure()
+
+
+@pytest.mark.parametrize("seeds", [lane(7, 0.03, name="windows")])
+def test_runs_that_die_between_commits_give_the_tables_of_the_source(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: range
+) -> None:
+    report, random = Report(), Random(seeds.start)
+    for folder, sent in groups(seeds, partial(told, most_windows=2), tmp_path):
+        with monkeypatch.context() as patched:
+            deaths, left = Deaths(patched), [random.randrange(2 * len(sent)) for _ in range(_RUNS)]
+            *_, tables = merged(spark, folder, sent, partial(begin, deaths, left))
+        assert (deaths.after.total(), tables.problems()) == (_RUNS, [])
         problems = wrong_rows(tables.rows([one.story for one in sent]), sent, is_told=True) | tables.faults()
         for story in (one.story for one in sent):
-            entry = tables.entry(story)
-            is_said = entry is not None and entry.refold != ""
-            problem = problems.get(story.name, "")
-            report.add(story, "said, " * is_said + ("differs" if problem else "equal"), "" if is_said else problem)
+            problem = problems.get(story.name) or wrong_entry(tables.entry(story), story)
+            report.add(story, "differs" if problem else "equal", problem)
     report.require_no_failure()
 
 
@@ -139,7 +162,7 @@ def test_rows_that_late_messages_do_not_revise_are_said_to_be_folded_anew(
     [
         pytest.param(range(50, 53), 1, marks=pytest.mark.long, id="few"),
         lane(4, 0.2, 1, name="one batch"),
-        lane(5, 0.1, 4, name="windows"),
+        lane(5, 0.06, 3, name="windows"),
     ],
 )
 def test_tables_whose_changes_no_message_tells_are_those_of_the_source_after_a_resync(
@@ -161,6 +184,11 @@ def test_tables_whose_changes_no_message_tells_are_those_of_the_source_after_a_r
     report.require_no_failure()
 
 
+def begin(deaths: Deaths, commits: list[int]) -> None:
+    """Begins a run that dies after the last number of `commits`, which it removes; one that lives if there is none."""
+    deaths.begin(commits.pop() if commits else sys.maxsize)
+
+
 def how_said(tables: MergedTables, story: TableStory, caplog: pytest.LogCaptureFixture) -> str:
     """Returns where the log or the table's history tells that values may be unknown; empty if nothing does."""
     if any(record.getMessage().startswith(f"{story.name}:") for record in caplog.records):
@@ -170,7 +198,7 @@ def how_said(tables: MergedTables, story: TableStory, caplog: pytest.LogCaptureF
     return "assumed" if any(one.origin is Origin.SEEN for one in changes) else ""
 
 
-@pytest.mark.parametrize("seeds", [lane(6, 0.03, name="windows")])
+@pytest.mark.parametrize("seeds", [lane(6, 0.02, name="windows")])
 def test_backfills_of_windows_in_any_order_give_the_tables_of_the_source(
     spark: SparkSession, tmp_path: Path, seeds: range
 ) -> None:

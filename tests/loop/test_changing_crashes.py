@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, islice
@@ -20,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from ingest.batches.rules import Rules
 from ingest.changelog.change import quoted
-from ingest.delta.delta_table import Table
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.catalog import Catalog
@@ -37,6 +34,7 @@ from ingest.testing.tables import TableStory
 from ingest.values.render import json_object, rendered
 from tests.altered.tables import keyed_table
 from tests.changelogs import write
+from tests.deaths import Deaths, Died
 from tests.property import test_changing_keys, test_changing_tables
 from tests.property.test_changing_tables import is_told, records_of, schema_events
 
@@ -45,47 +43,6 @@ CASES = int(os.environ.get("FUZZ_CASES", "200")) // 25
 SEED = int(os.environ.get("FUZZ_SEED", "3"))
 PIPELINE = "crash"
 _RUNS_WITH_ONE_COMMIT = 20
-
-
-class Died(Exception):
-    """Raised in place of SIGKILL: no commit of the run comes after it."""
-
-
-class Deaths:
-    """Kills a run in front of a commit whose files are written. `after`: how often a run died after a commit, by the
-    path of that commit's table. Commits that bring nothing are not counted: each run makes them again."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.after: Counter[str] = Counter()
-        self._lock, self._left, self._last = threading.Lock(), 0, ""
-        commit = Table._commit_actions
-
-        def dying(
-            table: Table,
-            transaction: Any,
-            added: Any,
-            removed: Any,
-            actions: Any,
-            user_metadata: Any = None,
-            *more: Any,
-            **named: Any,
-        ) -> None:
-            with self._lock:
-                brings_nothing = not actions and user_metadata is not None
-                if self._left < 0 or (self._left == 0 and not brings_nothing):
-                    self.after[self._last] += self._left == 0
-                    self._left = -1
-                    raise Died
-                if not brings_nothing:
-                    self._left -= 1
-                    self._last = table.path
-            commit(table, transaction, added, removed, actions, user_metadata, *more, **named)
-
-        monkeypatch.setattr(Table, "_commit_actions", dying)
-
-    def begin(self, commits: int) -> None:
-        """Begins a run that makes this many commits and dies at the next one."""
-        self._left, self._last = commits, ""
 
 
 def stories(random: Random) -> Iterator[TableStory]:
