@@ -11,7 +11,6 @@ from functools import cache, cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
 
 from ingest.delta.data_file import ReadyFile
 from ingest.jvm import constructors
@@ -123,11 +122,10 @@ class DeltaClasses:
         partitions, no_options = self.empty_sequence, self.empty_map
         return constructors.metadata(self._jvm, table_id, schema, partitions, configuration, created, no_options)
 
-    def with_columns(self, metadata: Any, columns: T.StructType, properties: Mapping[str, str]) -> Any:
-        """Returns `metadata` with the given columns and, besides its own, the given properties."""
+    def with_columns(self, metadata: Any, columns: Any, properties: Mapping[str, str]) -> Any:
+        """Returns `metadata` with the given columns (a type in JSON) and, besides its own, the given properties."""
         before = {pair._1(): pair._2() for pair in as_list(metadata.configuration().toSeq())}
-        schema = json.dumps(_with_column_ids(columns.jsonValue(), json.loads(metadata.schemaString())))
-        return _copied(metadata, schemaString=schema, configuration=self._map({**before, **properties}))
+        return _copied(metadata, schemaString=json.dumps(columns), configuration=self._map({**before, **properties}))
 
     def _map(self, pairs: Mapping[str, str]) -> Any:
         """Returns a Scala `Map` of `pairs`."""
@@ -191,25 +189,6 @@ def delta_classes(spark: SparkSession) -> DeltaClasses:
 def as_list(sequence: Any) -> list[Any]:
     """Returns a Scala `Seq` as a list."""
     return [sequence.apply(i) for i in range(sequence.size())]
-
-
-def _with_column_ids(columns: Any, before: Any) -> Any:
-    """Returns a type in its JSON form whose fields keep the ids and physical names that they have in `before`. With
-    others they would be other columns for Delta."""
-    if not isinstance(columns, dict) or not isinstance(before, dict) or columns["type"] != before["type"]:
-        return columns
-    if columns["type"] != "struct":
-        parts = [part for part in ("elementType", "keyType", "valueType") if part in columns]
-        return columns | {part: _with_column_ids(columns[part], before[part]) for part in parts}
-    known = {f["name"]: f for f in before["fields"]}
-    return columns | {"fields": [_field_with_column_id(f, known.get(f["name"])) for f in columns["fields"]]}
-
-
-def _field_with_column_id(field: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
-    if before is None:
-        return field
-    mapping = {k: v for k, v in before["metadata"].items() if k.startswith("delta.columnMapping.")}
-    return field | {"type": _with_column_ids(field["type"], before["type"]), "metadata": field["metadata"] | mapping}
 
 
 def _copied(product: Any, **changed: Any) -> Any:

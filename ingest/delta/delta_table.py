@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -10,13 +11,13 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from ingest.delta import commit_log, small_rows, txn_versions
+from ingest.delta import commit_log, mapped_columns, small_rows, txn_versions
 from ingest.delta.classes import Operation, as_list
 from ingest.delta.commit_lock import commit_lock
 from ingest.delta.conflict_retry import concurrent_commit
 from ingest.delta.data_file import DataFile, ReadyFile, data_file
 from ingest.delta.deletion_vectors import DeletedRows, write_vectors
-from ingest.delta.read_table import ReadTable
+from ingest.delta.read_table import MAPPING, ReadTable
 from ingest.delta.txn_versions import TxnVersion
 from ingest.names import identifier
 from ingest.tuning import DEFAULT_TUNING, Tuning
@@ -132,17 +133,19 @@ class Table(ReadTable):
         `deleted_rows`: files and rows to remove. `user_metadata`: of the commit. `txn_version`: of the writer.
         `properties`: of a new table, or set together with `columns`. `columns`: the table's new columns. `ready`: files
         to add that are written already. `is_small`: `frame` has few rows. `more_versions`: of other applications.
+        Rows and columns together take two commits if `finish_columns` has to follow.
 
         Raises Contended if another writer has reached one of the versions, or has committed a batch since
         `pin_snapshot`, and Delta's conflict errors if that happens during the commit."""
+        if columns is not None:
+            self._prepare_columns(properties)
         transaction = self._transaction(removed_files)
         version = int(transaction.snapshot().version())
         if frame is not None and version < 0:
             new_properties = CHECKPOINTS | dict(properties)
             transaction.updateMetadata(self._delta.metadata(frame, new_properties), False)
         elif columns is not None:
-            metadata = transaction.snapshot().metadata()
-            transaction.updateMetadata(self._delta.with_columns(metadata, columns, properties), False)
+            frame = self._set_columns(transaction, columns, properties, frame, bool(removed_files))
         versions = self._checked_txn_versions(transaction, txn_version, more_versions)
         pairs, emptied = list[Any](), list[DataFile]()
         if deleted_rows is not None:
@@ -158,7 +161,52 @@ class Table(ReadTable):
         self._commit_actions(transaction, live, removed_files, actions, user_metadata, versions)
         self._note_batch()
         self._has_lease = False
+        if columns is not None and actions:
+            self.finish_columns()
         return new
+
+    def _prepare_columns(self, properties: Mapping[str, str]) -> None:
+        """Brings the table to where its columns can be set: ends an earlier change, and enables column mapping if
+        `properties` say so, in a commit of its own, so that existing columns keep their names in the files."""
+        if self.is_mapped():
+            self.finish_columns()
+        elif MAPPING in properties and self.exists():
+            self.set_property(MAPPING, properties[MAPPING])
+
+    def _set_columns(
+        self,
+        transaction: Any,
+        columns: T.StructType,
+        properties: Mapping[str, str],
+        frame: DataFrame | None,
+        has_files: bool,
+    ) -> DataFrame | None:
+        """Sets the table's columns and `properties` with a transaction. Returns `frame` with the columns' names in it.
+        `has_files`: the transaction removes files."""
+        metadata = transaction.snapshot().metadata()
+        wanted, before = columns.jsonValue(), json.loads(metadata.schemaString())
+        if not self.is_mapped() or (frame is None and not has_files):
+            found = mapped_columns.with_column_ids(wanted, before)
+        else:
+            found = mapped_columns.beside_former(wanted, before)
+            names = mapped_columns.provisional_names(wanted, before)
+            frame = frame.withColumnsRenamed(dict(names)) if names and frame is not None else frame
+        transaction.updateMetadata(self._delta.with_columns(metadata, found, properties), False)
+        return frame
+
+    def finish_columns(self) -> None:
+        """Drops the columns of a mapped table that a commit with files has left beside its own, and gives these their
+        final names, in one commit. Does nothing if there are none."""
+        if not self.is_mapped():
+            return
+        transaction = self._transaction([])
+        metadata = transaction.snapshot().metadata()
+        columns = mapped_columns.final_columns(json.loads(metadata.schemaString()))
+        if columns is not None:
+            transaction.updateMetadata(self._delta.with_columns(metadata, columns, {}), False)
+            versions = self._checked_txn_versions(transaction, None, [])
+            self._commit_actions(transaction, [], [], [], versions=versions)
+            self._note_batch()
 
     def _note_batch(self) -> None:
         self._pinned = None if self._pinned is None else self._pinned + 1
@@ -218,18 +266,19 @@ class Table(ReadTable):
         properties: Mapping[str, str],
         versions: Sequence[TxnVersion] = (),
     ) -> None:
-        """Replaces all files by `frame`, which has their rows with the types of `columns`, in one commit. `types`:
+        """Replaces all files by `frame`, which has their rows with the types of `columns`, in one commit, or in two if
+        `finish_columns` has to follow. `types`:
         column → new type, for the commit's user metadata. `changed`: the change data feed gets an entry for each row;
         otherwise none. `properties`: to set. `versions`: of applications.
 
         Raises Contended or Delta's conflict errors as `commit` does, and if another writer removes a file.
         """
+        self._prepare_columns(properties)
         files = list(self.files().values())
         transaction = self._transaction(files)
-        metadata = transaction.snapshot().metadata()
-        transaction.updateMetadata(self._delta.with_columns(metadata, columns, properties), False)
+        named = self._set_columns(transaction, columns, properties, frame, bool(files))
         checked = self._checked_txn_versions(transaction, None, versions)
-        added = self._written(transaction, frame)
+        added = self._written(transaction, named)
         if changed:
             removed = [f.action.remove() for f in files]
         else:
@@ -238,6 +287,7 @@ class Table(ReadTable):
         new = [data_file(a) for a in added]
         self._commit_actions(transaction, new, files, [*added, *removed], {"types": types}, checked)
         self._note_batch()
+        self.finish_columns()
 
     @staticmethod
     def _written(transaction: Any, frame: DataFrame | None, is_small: bool = False) -> list[Any]:

@@ -25,6 +25,9 @@ from ingest.jvm.classes import static_method
 from ingest.spark.prepared import Query
 from ingest.tuning import DEFAULT_TUNING, Tuning
 
+MAPPING = "delta.columnMapping.mode"
+"""The property of a table whose files may have other names for its columns."""
+
 
 def exists(spark: SparkSession, path: str) -> bool:
     """Returns True if there is a Delta table at `path`."""
@@ -130,7 +133,7 @@ class ReadTable:
 
     def is_mapped(self) -> bool:
         """Returns True if the table has column mapping: files may have other names for the columns."""
-        return self.property("delta.columnMapping.mode") not in (None, "none")
+        return self.property(MAPPING) not in (None, "none")
 
     def physical_name(self, column: str) -> str:
         """Returns the name of a column in the files."""

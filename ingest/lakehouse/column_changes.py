@@ -18,7 +18,6 @@ from ingest.evolution.policies import TableColumn
 from ingest.evolution.revisions import ColumnRevision, Piece, Source
 from ingest.evolution.type_steps import casts, passed_casts
 from ingest.lakehouse.silver_rows import SilverRows
-from ingest.lakehouse.table_properties import MAPPING
 from ingest.merge.image_values import default_value
 from ingest.merge.table_schema import TableSchema
 from ingest.values.conversion import converted
@@ -35,6 +34,7 @@ def evolve_table(
     versions: Sequence[TxnVersion],
 ) -> None:
     """Brings a table from the columns and types of `before` to those of `silver_rows` in one commit, with `versions`.
+    If columns of a mapped table go, `Table.finish_columns` follows.
 
     Adds columns by a commit of metadata. Rewrites the files if a column gets a wider type (without entries in the
     change data feed) or stored values change (with an entry for every row)."""
@@ -42,9 +42,6 @@ def evolve_table(
     old = {c.name: c for c in before.columns}
     kinds = {c.name: spark_type(c.type) for c in after.columns if c.name in old}
     widened = {name: kind for name, kind in kinds.items() if kind != spark_type(old[name].type)}
-    if MAPPING in properties and not table.is_mapped():
-        # In a commit of its own: the existing columns keep the names that they have in the files.
-        table.set_property(MAPPING, properties[MAPPING])
     if not (altered or widened):
         columns = None if before.columns == after.columns else silver_rows.schema
         table.commit(None, properties=properties, columns=columns, more_versions=versions)

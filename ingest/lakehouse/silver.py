@@ -18,6 +18,7 @@ from ingest.delta.compaction import compact
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.data_file import DataFile
 from ingest.delta.file_index import located
+from ingest.delta.read_table import MAPPING
 from ingest.delta.txn_versions import TxnVersion
 from ingest.evolution.revisions import ColumnRevision
 from ingest.internal_columns import LOCATION
@@ -26,7 +27,7 @@ from ingest.lakehouse.column_changes import evolve_table
 from ingest.lakehouse.file_layout import new_file_count
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver_rows import SilverRows
-from ingest.lakehouse.table_properties import MAPPING, STATISTICS, silver_properties
+from ingest.lakehouse.table_properties import STATISTICS, silver_properties
 from ingest.merge.actions import DELETE, INSERT, UPDATE
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.table_schema import TableSchema
@@ -118,6 +119,10 @@ class Silver:
         """Brings the rows to the columns, types and revision of `after` in one commit (`column_changes.evolve_table`).
         `altered`: the revisions of columns whose stored values change."""
         evolve_table(self._table, self._rows_of(after), before, altered, self._properties(after), _revision_of(after))
+
+    def finish_columns(self) -> None:
+        """Ends a change of columns that a run has left between its two commits."""
+        self._table.finish_columns()
 
     def rekey(self, rows: DataFrame, after: TableSchema, changed: bool) -> None:
         """Replaces all rows by `rows`, sorted by the key of `after`, in one commit that brings the table to its

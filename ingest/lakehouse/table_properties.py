@@ -10,11 +10,11 @@ from pyspark.sql import types as T
 
 from ingest.changelog.change import POSITION_COLUMN
 from ingest.changelog.spelling import caseless
+from ingest.delta.read_table import MAPPING
 from ingest.merge.table_schema import TableSchema
 from ingest.names import identifier
 from ingest.values.types import spark_type
 
-MAPPING = "delta.columnMapping.mode"
 STATISTICS = "delta.dataSkippingStatsColumns"
 _OF_EVERY_TABLE = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
 _UNSORTED = (T.BooleanType, T.BinaryType, T.ArrayType, T.MapType, T.StructType)

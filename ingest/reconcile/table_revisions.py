@@ -51,12 +51,14 @@ class TableRevisions:
         self._entries |= {e.table_schema.table: e for e in self._catalog.entries(self._pipeline)}
 
     def bring_up(self, table: str, stored: TableState, known: CatalogEntry | None = None) -> None:
-        """Brings the stored tables to the catalog's newest revision, each in one commit: a run may have died, or be at
-        work, between the catalog and some of them. `known`: an earlier entry, which need not be read again."""
+        """Brings the stored tables to the catalog's newest revision, each in one commit, or in two (`evolve_table`): a
+        run may have died, or be at work, between the catalog and some of them. `known`: an earlier entry, which need
+        not be read again."""
         entry = self._entries.get(table)
         if entry is None or self._brought_up.get(table) == entry.revision:
             return
         for part in stored.tables:
+            part.finish_columns()
             revision = part.revision()
             if revision < entry.revision and (revision or entry.is_intent):
                 before = self._entry_of(entry, revision, known)
