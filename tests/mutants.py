@@ -204,6 +204,13 @@ MUTANTS = [
         RULES,
     ),
     Mutant(
+        "an event that carries another text of a deleted key restores its row",
+        "reconcile/former_texts.py",
+        "F.col(POSITION_COLUMN) <= F.col(_DELETED_AT)",
+        "F.lit(False)",
+        BATCHES,
+    ),
+    Mutant(
         "rows that wait to be removed leave no tombstone of a new key",
         "lakehouse/rekeying.py",
         "if waiting is not None and not waiting.isEmpty():",
@@ -722,6 +729,20 @@ MUTANTS = [
         "range(0, values.size(), _VALUES_A_FILTER)",
         "range(_VALUES_A_FILTER, values.size(), _VALUES_A_FILTER)",
         ("tests/delta", "tests/lakehouse"),
+    ),
+    Mutant(
+        "columns that are gone stay in a mapped table",
+        "delta/mapped_columns.py",
+        'return bool(field["metadata"].get(_FORMER))',
+        "return False",
+        ("tests/delta/test_mapped_columns.py",),
+    ),
+    Mutant(
+        "a name in another case takes the place of the column before",
+        "delta/mapped_columns.py",
+        "return name.upper().lower()",
+        "return name",
+        ("tests/delta/test_mapped_columns.py",),
     ),
     Mutant(
         "a compaction restores deleted rows",

@@ -19,9 +19,12 @@ from ingest.changelog.record_keys import schema_of_key
 from ingest.evolution.declared_types import of_types
 from ingest.evolution.inference import columns_for_table, holds_long_numbers, proven_columns, stored_column
 from ingest.evolution.life import Lives
+from ingest.evolution.policies import TableColumn
 from ingest.merge.images import changes
 from ingest.merge.table_schema import TableSchema
+from ingest.spark.checkpoints import checkpoint
 from ingest.values.columns import Column
+from ingest.values.types import Kind
 
 _OPS = {ImageChoice.AFTER: ("c", "r", "u"), ImageChoice.BEFORE: ("u", "d")}
 
@@ -75,6 +78,11 @@ class BatchChanges:
         return self.decoding(image_choice).decode(*self.events)
 
     @property
+    def table_schema(self) -> TableSchema:
+        """Returns the table's columns, and the key that the events carry."""
+        return self._table_schema
+
+    @property
     def spark(self) -> SparkSession:
         return self._batch.events.sparkSession
 
@@ -88,6 +96,27 @@ class BatchChanges:
         """Returns the arguments of `Decoding.decode`."""
         tombstones = self._batch.tombstones
         return (self._batch.events,) if tombstones is None else (self._batch.events, tombstones)
+
+    def without(self, events: DataFrame) -> BatchChanges:
+        """Returns the changes without those of `events` (topic, partition and offset)."""
+        left = self._batch.events.join(F.broadcast(events), ["topic", "partition", "offset"], "left_anti")
+        batch = replace(self._batch, events=checkpoint(left))
+        return BatchChanges(batch, self._table_schema, self._readable, self._rules, self._arrived, self._lives)
+
+    def by_former_texts(self) -> list[BatchChanges]:
+        """Returns the changes of events whose key is a text where the table has another type by now: of the key alone,
+        as that text."""
+        former: dict[TableSchema, list[tuple[Group, tuple[Column, ...]]]] = {}
+        spelling, of_table = self._rules.spelling(self._table_schema.table), self._table_schema
+        for group, columns in self._readable if any(c.hashed_as for c in of_table.columns) else ():
+            names = spelling.table_names([c.name for c in columns], of_table.names)
+            texts = {names[c.name] for c in columns if c.type.kind is Kind.STRING and c.written is None}
+            by_text = tuple(_of_text(c) if c.name in texts else c for c in of_table.columns if c.name in of_table.key)
+            if not {*by_text} <= {*of_table.columns}:
+                carried = tuple(c for c in columns if names[c.name] in of_table.key)
+                former.setdefault(replace(of_table, columns=by_text), []).append((group, carried))
+        batch = replace(self._batch, tombstones=None)
+        return [BatchChanges(batch, one, groups, self._rules, (), Lives()) for one, groups in former.items()]
 
     def decoding(self, image_choice: ImageChoice) -> Decoding:
         """Returns how the batch is read from the images that `image_choice` names."""
@@ -136,6 +165,15 @@ class BatchChanges:
         # The kinds are those of images after, wherever there are any, so nothing is proven of images before.
         proven = frozenset() if image_choice is ImageChoice.BEFORE else proven_columns(wire, group.kinds)
         return replace(reader, proven=proven, parsed_before=group.known)
+
+
+def _of_text(column: TableColumn) -> TableColumn:
+    """Returns a column as it was when it was a text last; itself if it never was, or is one."""
+    kinds = [type_.kind for type_ in column.hashed_as]
+    if column.type.kind is Kind.STRING or Kind.STRING not in kinds:
+        return column
+    last = len(kinds) - 1 - kinds[::-1].index(Kind.STRING)
+    return replace(column, type=column.hashed_as[last], hashed_as=column.hashed_as[:last])
 
 
 def _ops_for(image_choice: ImageChoice, table: str, rules: Rules) -> tuple[str, ...]:

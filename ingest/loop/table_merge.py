@@ -40,6 +40,7 @@ from ingest.loop.writing import EmptiedTables, commit_changeset, commit_nothing
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import Changeset, TableState, reconcile, table_state
+from ingest.reconcile.former_texts import without_deleted_texts
 from ingest.reconcile.scd2 import RowHistory
 from ingest.reconcile.several_keys import reconcile_several_keys, require_rekeyable
 from ingest.spark.checkpoints import checkpoint_scope
@@ -130,7 +131,7 @@ class TableMerge:
             return Account(batch.table, read, suppressed=read)
         stored, table_schema, refused, policy, has_other_writers = self._load_state(batch, incoming, schemas, origin)
         if carried is None:
-            self.table_schemas.require_key(batch, stored)
+            self.table_schemas.require_key(batch, incoming, stored)
         if carried is None and table_schema is not None and (others := self.table_schemas.other_keys(batch)):
             return self._merge_each_key(batch, others, schemas, origin)
         if table_schema is not None and not table_schema.key:
@@ -158,10 +159,11 @@ class TableMerge:
             self._unordered.check(batch, table_schema, changes, stored)
         changeset = None
         if readable or batch.tombstones is not None or truncation.is_new:
+            live = without_deleted_texts(changes, stored.tombstones)
             changeset = (
-                reconcile(changes, table_schema, stored, truncation, batch.count, batch.key_changes)
+                reconcile(live, table_schema, stored, truncation, batch.count, batch.key_changes)
                 if carried is None
-                else reconcile_several_keys(changes, self.table_schemas.keys(batch.table, carried), stored, truncation)
+                else reconcile_several_keys(live, self.table_schemas.keys(batch.table, carried), stored, truncation)
             )
         before = Account(batch.table, read, truncation.applied, quarantined=quarantined, ignored=policy.ignored)
         account = self._account(batch, before, changeset)

@@ -145,9 +145,9 @@ class TableSchemas:
         parts = [names for names, key in found.items() if set(key) < set(in_force) and not have_schema(batch, names)]
         return {names: key for names, key in found.items() if names not in parts}
 
-    def require_key(self, batch: TableBatch, stored: TableState) -> None:
+    def require_key(self, batch: TableBatch, incoming: Incoming, stored: TableState) -> None:
         """Raises TableUnusable where the table has a key, but the newest changes of the batch carry none, though their
-        images have its columns. Others are bad events, which are quarantined."""
+        images have its columns. Others are bad events, which are quarantined. `incoming`: the batch's columns."""
         entry = self.revisions.get(batch.table)
         if entry is None or not entry.table_schema.key or batch.table in self._rules.append_only:
             return
@@ -155,8 +155,10 @@ class TableSchemas:
         if declared == ():
             raise dropped_key(batch.table, entry.table_schema.key)
         if declared is None and any(() in (g.keys or ()) for g in batch.groups if g.kind == CHANGE):
-            renames = self._rules.column_renames.get(batch.table, {})
-            key = [(name, *(old for old, new in renames.items() if new == name)) for name in entry.table_schema.key]
+            spelling, stored_names = self._rules.spelling(batch.table), entry.table_schema.names
+            sent = {column.name for _, columns in incoming for column in columns}
+            names = spelling.table_names(sorted(sent), stored_names)
+            key = [(k, *(name for name in names if names[name] == k)) for k in entry.table_schema.key]
             with_key, without = last_positions_by_key(batch, key)
             if without > max(with_key, newest_position(stored)):
                 raise dropped_key(batch.table, entry.table_schema.key)

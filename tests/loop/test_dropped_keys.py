@@ -47,6 +47,17 @@ def test_table_that_loses_its_key_is_set_aside(spark: SparkSession, tmp_path: Pa
     assert rows == ([(1, "a"), (2, "a")] if size else [])
 
 
+def test_a_key_in_another_case_is_lost_too(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Topic()
+    topic.change("c", 10, {"ID": 1, "v": "a"}, key={"ID": 1})
+    topic.change("c", 20, {"ID": 1, "v": "b"}, key=None)
+    declared = {"case_insensitive": True, "tables": {ORDERS: {}}}
+    events = write(tmp_path / "in", topic.records, declared)
+    case = Case("keys", (events / "events.jsonl",), events / "tables.json", tmp_path / "out")
+    ((_, summary),) = replay(spark, [case], Delivery(1), "jsonl")
+    assert summary["set_aside"][ORDERS]["code"] == "key-dropped"
+
+
 def test_declared_key_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     assert replayed(spark, tmp_path / "key", changelog(), 1, primary_key=["id"]) == ({}, [(2, "a")])
     assert replayed(spark, tmp_path / "none", changelog(), 1, primary_key=[]) == ({}, [(1, "b"), (2, "a")])

@@ -64,6 +64,41 @@ def key_becomes_a_number() -> Rule:
 
 
 @rule
+def key_of_several_texts_becomes_a_number() -> Rule:
+    t = Topic()
+    for at, key in ((10, "07"), (11, " 8"), (12, "+9")):
+        t.change("c", at, row(key, "a"), schema=keyed("string"))
+    t.change("d", 20, before=row("07", "a"), schema=keyed("string"))
+    t.change("d", 21, before=row(" 8", "a"), schema=keyed("string"))
+    t.change("c", 30, row(3, "new"), schema=keyed("int32"))
+    t.change("u", 15, row("07", "late"), schema=keyed("string"))
+    t.change("u", 16, row("+9", "b"), schema=keyed("string"))
+    t.change("c", 25, row(" 8", "again"), schema=keyed("string"))
+    t.change("d", 31, before=row(9, "b"), schema=keyed("int32"))
+    t.change("u", 17, row("+9", "late"), schema=keyed("string"))
+    rows = [row(3, "new"), row(8, "again")]
+    return Rule("a key of texts that are one number finds its tombstone", t.records, {ORDERS: rows})
+
+
+@rule
+def key_of_a_text_and_a_number_becomes_two_numbers() -> Rule:
+    t = Topic(key=("id", "r"))
+    of_old, of_new = keyed("string", ("r", "int32")), keyed("int32", ("r", "int64"))
+
+    def image(key: Any, v: str) -> dict[str, Any]:
+        return {"id": key, "r": 7, "v": v}
+
+    t.change("c", 10, image("07", "a"), schema=of_old)
+    t.change("c", 11, image("08", "a"), schema=of_old)
+    t.change("d", 20, before=image("07", "a"), schema=of_old)
+    t.change("c", 30, image(3, "new"), schema=of_new)
+    t.change("u", 15, image("07", "late"), schema=of_old)
+    t.change("u", 16, image("08", "b"), schema=of_old)
+    rows = [image(3, "new"), image(8, "b")]
+    return Rule("a key of a text and a number becomes one of numbers", t.records, {ORDERS: rows})
+
+
+@rule
 def key_becomes_a_timestamp() -> Rule:
     t = Topic()
     days = {"type": "int32", "name": "io.debezium.time.Date"}
