@@ -30,6 +30,7 @@ PLAIN_JSON = ("tests/property/test_plain_json.py",)
 CRASHES = ("tests/property/test_crashes.py",)
 TWO_RUNS = ("tests/property/test_two_runs.py", "-k", "keeps_its_end or applied_once")
 DUPLICATES = ("tests/loop/test_duplicate_delivery.py", "-k", "another")
+KNOWN = ("tests/property/test_merge.py", "-k", "known_changelogs and 2-2")
 QUALITY = ("tests/quality/test_accounting.py",)
 ORDER = ("tests/loop/test_order.py",)
 SUPPRESSION = ("tests/suppression/test_suppression.py", "-k", "suppressed or children")
@@ -650,9 +651,16 @@ MUTANTS = [
     Mutant(
         "a repeated partial image is written again",
         "merge/partial_rows.py",
-        "is_same = is_same | _is_duplicate(stored)",
+        "is_same = is_same | (_is_duplicate(stored) & ~is_deleted_before)",
         "pass",
         QUALITY,
+    ),
+    Mutant(
+        "a repeated partial image stays below its own tombstone",
+        "merge/partial_rows.py",
+        "_is_duplicate(stored) & ~is_deleted_before",
+        "_is_duplicate(stored)",
+        KNOWN,
     ),
     Mutant(
         "an event older than the gc horizon is applied",

@@ -179,7 +179,9 @@ def with_partial_row_actions(states: DataFrame, columns: Sequence[str]) -> DataF
 
     def action(exists_there: Column, stored: Column) -> Column:
         is_same = F.col(POSITION_COLUMN).eqNullSafe(stored["position"]) & F.col(_LAYERS).eqNullSafe(stored["layers"])
-        is_same = is_same | _is_duplicate(stored)
+        # Below its own tombstone a stored row would count as deleted.
+        is_deleted_before = F.coalesce(delete_position > stored["position"], F.lit(False))
+        is_same = is_same | (_is_duplicate(stored) & ~is_deleted_before)
         return (
             F.when(exists_there & stored.isNull(), INSERT)
             .when(exists_there & ~is_same, UPDATE)

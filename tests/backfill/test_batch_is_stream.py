@@ -55,6 +55,7 @@ def proved(spark: SparkSession, shop: Pipeline) -> None:
     assert all(p.equal for p in proofs)
 
 
+@pytest.mark.long
 def test_batches_equal_a_stream(
     spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_declared_type_holds_for_all_rows_after_a_rebuild(
         assert stored(spark, shop) == found
 
 
+@pytest.mark.long
 def test_type_that_is_no_longer_declared_stays_until_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:
     topic = Topic("shop.orders")
     topic.change("c", 10, {"id": 1, "v": 7}, schema=typed("int32"))

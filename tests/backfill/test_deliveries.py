@@ -151,6 +151,7 @@ def test_recreated_topic_delivers_other_records(shop: Shop) -> None:
     assert shop.proof(LOG).deliveries == 5
 
 
+@pytest.mark.long
 def test_prove_detects_rows_that_count_twice(shop: Shop, spark: SparkSession) -> None:
     shop.stream(changelog())
     path = shop.pipeline.layout.silver("shop", LOG)

@@ -98,7 +98,8 @@ def test_prove_ignores_concurrent_merges(spark: SparkSession, tmp_path: Path, mo
     assert digests(spark, shop) != before
 
 
-@pytest.mark.parametrize("hours", [1, pytest.param(6, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("hours", [1, 6])
 def test_as_of_a_time_equals_a_merge_of_earlier_commits(
     spark: SparkSession, folder: Path, shop: tuple[Pipeline, Bronze], tmp_path: Path, hours: int
 ) -> None:

@@ -132,6 +132,7 @@ def test_invalid_arguments_of_history_are_refused(folder: Path, shop: Pipeline, 
             run_command(folder, *words)
 
 
+@pytest.mark.long
 def test_history_needs_all_columns_of_the_key(spark: SparkSession, tmp_path: Path, run_command: Any) -> None:
     lines = Topic("shop.lines", ("public", "lines"), key=("order_id", "line"))
     for lsn, (line, v) in enumerate([(1, "a"), (2, "b"), (1, "c")], start=10):

@@ -137,9 +137,8 @@ def test_repeated_tombstone_is_searched(
     assert searches
 
 
-@pytest.mark.parametrize(
-    "others", [pytest.param(0, marks=pytest.mark.long), 1], ids=["right before it", "further back"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("others", [0, 1], ids=["right before it", "further back"])
 def test_whole_bronze_is_read_only_if_its_end_is_not_enough(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:

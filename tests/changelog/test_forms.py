@@ -26,7 +26,7 @@ from ingest.testing.changelogs import as_debezium, random_changelog
 from tests.changelogs import Record, schema, write
 
 pytestmark = pytest.mark.spark
-CASES = 40
+CASES = 20
 TABLE = "forms.item"
 COLUMNS = (("case", "int64"), ("id", "int64"), ("plain", "string"), ("number", "int64"), ("toasted", "string"))
 ROW_SCHEMA = {**schema(*COLUMNS)["fields"][1], "name": "forms.item.Value"}

@@ -100,6 +100,7 @@ def test_run_prints_its_waits_and_progress(shop: Shop) -> None:
     assert {path.name for path in shop.file.parent.iterdir()} == {"shop.yaml", "lakehouse"}
 
 
+@pytest.mark.long
 def test_status_shows_lag_last_batch_and_schema_changes(shop: Shop, status_of: Callable[..., Any]) -> None:
     log = shop.log
     shop.send(log.change("c", 10, {"id": 1, "v": "a"}))

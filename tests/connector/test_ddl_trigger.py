@@ -24,7 +24,7 @@ SETUP = f"""
 """
 
 
-@pytest.fixture(scope="module", params=["pginstall", "pginstall18"])
+@pytest.fixture(scope="module", params=["pginstall", pytest.param("pginstall18", marks=pytest.mark.long)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A server of Postgres 16, and one of 18."""
     with pytest.MonkeyPatch.context() as patched:

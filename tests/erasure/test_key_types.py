@@ -43,6 +43,7 @@ def members(topic: Topic, of: dict[str, Any], *keys: Any) -> None:
         topic.change("c", 10 + topic.next_offset, row, schema=schema(of, ("name", "string")))
 
 
+@pytest.mark.long
 def test_events_of_a_declared_key_are_erased(spark: SparkSession, tmp_path: Path) -> None:
     settings = {"subject": {"of": "member", "key": "id"}, "columns": {"id": "string"}}
     pipeline, topic = insured(tmp_path, tables={MEMBERS: settings}), Topic("insured.members", ("public", "members"))

@@ -113,6 +113,7 @@ def test_request_is_in_the_ledger_and_its_events_are_suppressed(
     assert rows(spark, pipeline, MEMBERS)[STRIDE] == {"name": "anew"}
 
 
+@pytest.mark.long
 def test_file_of_subjects_makes_a_request_for_each(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     names = tmp_path / "names"
     names.write_text(f"member:{STRIDE}\n\nmember:{STRIDE + 1}\nmember:{STRIDE}\n", encoding="utf-8")

@@ -97,7 +97,8 @@ def test_columns_with_special_names_widen_twice(spark: SparkSession, tmp_path: P
     assert dict(spark.read.format("delta").load(path).dtypes)["unit price"] == "bigint"
 
 
-@pytest.mark.parametrize("history", [pytest.param(False, marks=pytest.mark.long), True], ids=["refolded", "kept"])
+@pytest.mark.long
+@pytest.mark.parametrize("history", [False, True], ids=["refolded", "kept"])
 def test_row_history_spans_added_and_widened_columns(spark: SparkSession, tmp_path: Path, history: bool) -> None:
     """Old versions have the current columns: null where the source had none, the default where it fills older rows."""
     shop = pipeline(tmp_path, tables={ORDERS: {"history": history}})

@@ -37,6 +37,7 @@ def test_killed_engine_is_transient() -> None:
     assert process.stderr.endswith("the same command continues where it stopped\n")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_other_errors_keep_their_exit_code() -> None:
     process = finished_process("raise ValueError('a defect')")

@@ -83,6 +83,7 @@ def test_repeated_events_are_stored_once(spark: SparkSession, tmp_path: Path) ->
     assert stored_events(other) == [("t", o) for o in range(3)]
 
 
+@pytest.mark.long
 def test_compacted_events_can_be_removed(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "q")
     quarantine, table = Quarantine(spark, path, "p"), delta_table.Table(spark, path)

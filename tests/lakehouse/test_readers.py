@@ -86,7 +86,7 @@ def test_out_of_range_times_are_readable_by_every_reader(spark: SparkSession, tm
     assert local == rows
 
 
-@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("size", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_out_of_range_key_times_stay_distinct(spark: SparkSession, tmp_path: Path, size: int) -> None:
     """Infinite times become the ends of the range; finite ones out of range are quarantined, because two of them would
     become one key."""

@@ -138,9 +138,8 @@ def test_key_in_two_partitions_without_positions_warns_or_stops(
         replayed("stopped", {"keys_in_two_partitions": "stop"})
 
 
-@pytest.mark.parametrize(
-    "partial", [pytest.param(False, marks=pytest.mark.long), True], ids=["whole images", "partial images"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("partial", [False, True], ids=["whole images", "partial images"])
 def test_event_older_than_the_gc_horizon_is_quarantined(spark: SparkSession, tmp_path: Path, partial: bool) -> None:
     v = DEFAULT_PLACEHOLDER if partial else "late"
     topic = Topic()

@@ -161,11 +161,8 @@ def as_older_version(spark: SparkSession, layout: Lakehouse) -> None:
     written.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(layout.tables)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [pytest.param(None, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.long), 3],
-    ids=["whole", "died after the catalog", "died after one table"],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("step", [None, 1, 3], ids=["whole", "died after the catalog", "died after one table"])
 def test_tables_of_an_older_version_go_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int | None
 ) -> None:

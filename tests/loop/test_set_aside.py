@@ -211,7 +211,7 @@ def mongo(topic: str, number: int, described: bool) -> Record:
     return record | {"value": value}
 
 
-@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("size", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_documents_set_only_their_table_aside(spark: SparkSession, tmp_path: Path, size: int) -> None:
     orders = Topic()
     records = []

@@ -197,7 +197,7 @@ def test_tables_are_those_of_the_source(spark: SparkSession, tmp_path: Path, siz
     merged(spark, tmp_path, stories, interleaved([[record for turn in turns for record in turn]], Random(0)), size)
 
 
-@pytest.mark.parametrize("size", [0, 3], ids=["one batch", "two batches"])
+@pytest.mark.parametrize("size", [0, pytest.param(3, marks=pytest.mark.long)], ids=["one batch", "two batches"])
 def test_a_table_that_gets_a_key_goes_on_by_it(spark: SparkSession, tmp_path: Path, size: int) -> None:
     source = Source("public.gains", (), id=INT, a=INT)
     source.write("c", id=1, a=1)
@@ -243,6 +243,7 @@ def test_messages_that_come_after_all_events_revise_the_rows(spark: SparkSession
     assert (found.refold, found.table_schema.key) == ("", ("no", "c"))
 
 
+@pytest.mark.long
 def test_what_a_late_message_can_not_revise_is_said(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -276,7 +277,9 @@ def test_a_message_that_can_not_be_read_stops_no_table(
     assert "SELECT ingest_ddl.send_definitions()" in caplog.text
 
 
-@pytest.mark.parametrize("is_new", [False, True], ids=["known table", "new table"])
+@pytest.mark.parametrize(
+    "is_new", [pytest.param(False, marks=pytest.mark.long), True], ids=["known table", "new table"]
+)
 def test_a_table_waits_while_the_file_does_not_name_a_renamed_personal_column(
     spark: SparkSession, tmp_path: Path, is_new: bool
 ) -> None:

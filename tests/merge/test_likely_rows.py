@@ -80,7 +80,7 @@ def test_random_rows_are_as_many_as_at_the_source(spark: SparkSession, tmp_path:
     shop, topic = pipeline(tmp_path, batch={"max_events": batch}), Topic("shop.orders", key=())
     source: list[Row] = []
     expected: list[Row] = []
-    for number in range(60):
+    for number in range(36):
         is_new = number >= 20
         if number == 20:
             expected = [(n, None) for n, _ in expected]

@@ -19,6 +19,11 @@ from tests.property.test_changing_tables import check_in_turns, check_rows, know
 pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200")) // 40
 SEED = int(os.environ.get("FUZZ_SEED", "12"))
+LANES = [
+    (min(CASES, 3), 1),
+    *(pytest.param(CASES, batches, marks=pytest.mark.long) for batches in (1, 6)),
+]
+"""Numbers of tables, and of batches in which they are merged."""
 STATEMENTS = ("insert", "insert", "insert", "update", "update", "move", "delete", "alter key", "alter key")
 BEFORE_A_KEY = ("insert", "insert", "insert", "update", "update", "delete", "alter key")
 
@@ -66,18 +71,22 @@ def test_known_changelogs_are_what_the_keys_of_their_events_show(spark: SparkSes
     check_in_turns(spark, tmp_path, tables, [without_ddl(story.events) for story in tables])
 
 
-@pytest.mark.parametrize("batches", [1, pytest.param(6, marks=pytest.mark.long)])
-def test_tables_are_what_the_keys_of_their_events_show(spark: SparkSession, tmp_path: Path, batches: int) -> None:
-    check_rows(spark, tmp_path, stories, SEED, CASES, batches)
-
-
-@pytest.mark.parametrize("batches", [1, pytest.param(6, marks=pytest.mark.long)])
-def test_tables_that_get_a_key_are_what_their_events_show(spark: SparkSession, tmp_path: Path, batches: int) -> None:
-    check_rows(spark, tmp_path, stories_of_new_keys, SEED, CASES, batches)
-
-
-@pytest.mark.parametrize("batches", [1, pytest.param(6, marks=pytest.mark.long)])
-def test_tables_are_those_of_the_source_where_messages_tell_the_keys(
-    spark: SparkSession, tmp_path: Path, batches: int
+@pytest.mark.parametrize(("cases", "batches"), LANES)
+def test_tables_are_what_the_keys_of_their_events_show(
+    spark: SparkSession, tmp_path: Path, cases: int, batches: int
 ) -> None:
-    check_rows(spark, tmp_path, stories, SEED + 1, CASES, batches, told=True)
+    check_rows(spark, tmp_path, stories, SEED, cases, batches)
+
+
+@pytest.mark.parametrize(("cases", "batches"), LANES)
+def test_tables_that_get_a_key_are_what_their_events_show(
+    spark: SparkSession, tmp_path: Path, cases: int, batches: int
+) -> None:
+    check_rows(spark, tmp_path, stories_of_new_keys, SEED, cases, batches)
+
+
+@pytest.mark.parametrize(("cases", "batches"), LANES)
+def test_tables_are_those_of_the_source_where_messages_tell_the_keys(
+    spark: SparkSession, tmp_path: Path, cases: int, batches: int
+) -> None:
+    check_rows(spark, tmp_path, stories, SEED + 1, cases, batches, told=True)

@@ -31,6 +31,11 @@ from tests.changelogs import write
 pytestmark = pytest.mark.spark
 CASES = int(os.environ.get("FUZZ_CASES", "200")) // 20
 SEED = int(os.environ.get("FUZZ_SEED", "4"))
+LANES = [
+    (min(CASES, 4), 1),
+    *(pytest.param(CASES, batches, marks=pytest.mark.long) for batches in (1, 6)),
+]
+"""Numbers of tables, and of batches in which they are merged."""
 CHANGES: tuple[DefinitionStatement, ...] = ("add column", "add column", "drop column", "alter default")
 TOLD: tuple[DefinitionStatement, ...] = tuple(change for change in ALL_CHANGES if change != "alter key")
 TYPES = {"no": "integer", "id": "integer", "r": "integer", "b": "integer", "a": "integer", "v": "text"}
@@ -159,13 +164,15 @@ def test_known_changelogs_are_what_the_schemas_of_their_events_show(spark: Spark
     check_in_turns(spark, tmp_path, tables, [without_ddl(story.events) for story in tables], turn=2)
 
 
-@pytest.mark.parametrize("batches", [1, pytest.param(5, marks=pytest.mark.long)])
-def test_tables_are_what_the_schemas_of_their_events_show(spark: SparkSession, tmp_path: Path, batches: int) -> None:
-    check_rows(spark, tmp_path, stories, SEED, CASES, batches)
-
-
-@pytest.mark.parametrize("batches", [1, pytest.param(6, marks=pytest.mark.long)])
-def test_tables_are_those_of_the_source_where_messages_tell_every_change(
-    spark: SparkSession, tmp_path: Path, batches: int
+@pytest.mark.parametrize(("cases", "batches"), LANES)
+def test_tables_are_what_the_schemas_of_their_events_show(
+    spark: SparkSession, tmp_path: Path, cases: int, batches: int
 ) -> None:
-    check_rows(spark, tmp_path, told_stories, SEED + 1, CASES, batches, told=True)
+    check_rows(spark, tmp_path, stories, SEED, cases, batches)
+
+
+@pytest.mark.parametrize(("cases", "batches"), LANES)
+def test_tables_are_those_of_the_source_where_messages_tell_every_change(
+    spark: SparkSession, tmp_path: Path, cases: int, batches: int
+) -> None:
+    check_rows(spark, tmp_path, told_stories, SEED + 1, cases, batches, told=True)

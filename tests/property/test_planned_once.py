@@ -27,6 +27,7 @@ _FIRST = "c1@10(x,3,long) c2@20(y,4,long) u1@30(z,3,long) d1@40 c3@50(x,1,long) 
 _MORE = "c4@80(x,1,long) u3@90(w,1,long) d3@100 c5@110(q,1,long) u4@120(q,1,long) d4@130"
 
 
+@pytest.mark.long
 def test_later_small_batches_reuse_plans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = list[tuple[str, bool]]()
 

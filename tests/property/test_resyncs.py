@@ -116,7 +116,11 @@ class Database:
         self.topic.append({"topic": f"db.public.{self.table}", "key": {"id": key}, "value": value})
 
 
-@pytest.mark.parametrize("sends_all_values", [True, False], ids=["whole rows", "without unchanged long values"])
+@pytest.mark.parametrize(
+    "sends_all_values",
+    [pytest.param(True, marks=pytest.mark.long), False],
+    ids=["whole rows", "without unchanged long values"],
+)
 @pytest.mark.parametrize(
     "delivery",
     [

@@ -217,7 +217,7 @@ def resumed_run(lake: Lake) -> Merge:
     return merge
 
 
-@pytest.mark.parametrize("last_batch", [2, 4])
+@pytest.mark.parametrize("last_batch", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_slice_merged_by_another_run_is_not_merged_again(bag: Lake, last_batch: int) -> None:
     other = resumed_run(bag)
     assert bag.merge().step(3)
@@ -226,6 +226,7 @@ def test_slice_merged_by_another_run_is_not_merged_again(bag: Lake, last_batch: 
     check_all_merged(bag)
 
 
+@pytest.mark.long
 def test_begun_slice_keeps_its_end(bag: Lake) -> None:
     """No run has written any of it yet."""
     other = resumed_run(bag)

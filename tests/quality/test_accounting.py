@@ -101,9 +101,8 @@ def test_second_merge_of_a_slice_writes_no_row(spark: SparkSession, tmp_path: Pa
     assert len(list(silver.glob("_delta_log/*.json"))) == commits + 1  # The commit records the slice.
 
 
-@pytest.mark.parametrize(
-    "partial", [pytest.param(False, marks=pytest.mark.long), True], ids=["whole images", "a partial image"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("partial", [False, True], ids=["whole images", "a partial image"])
 def test_repeated_event_at_its_position_is_superseded(spark: SparkSession, tmp_path: Path, partial: bool) -> None:
     topic = Topic()
     for _ in range(2):

@@ -142,6 +142,7 @@ def test_erasure_that_died_destroys_its_keys_when_repeated(
     assert states[0] == DATA_KEYS
 
 
+@pytest.mark.long
 def test_decrypted_values_keep_their_types(spark: SparkSession, tmp_path: Path) -> None:
     """Compares the decrypted table with the same table without `shred`."""
     columns = [

@@ -61,7 +61,7 @@ def test_reused_plan_reads_the_given_rows(spark: SparkSession, parts: int, once:
             assert _found(answer) == _found(_names(2, _frame(spark, rows)))
 
 
-@pytest.mark.parametrize("query", [_joined, _shuffled])
+@pytest.mark.parametrize("query", [_joined, pytest.param(_shuffled, marks=pytest.mark.long)])
 def test_reused_plan_of_any_query_reads_the_given_rows(spark: SparkSession, query: Query) -> None:
     for rows in _ROWS:
         for others in _ROWS:

@@ -52,6 +52,7 @@ def test_files_of_old_versions_are_deleted(
         assert Table(spark, str(orders)).property(name) == kept
 
 
+@pytest.mark.long
 def test_files_are_kept_for_a_fraction_of_an_hour(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +90,7 @@ def test_tables_have_the_retention_of_the_pipeline(spark: SparkSession, tmp_path
     assert shop.old_versions.properties["delta.logRetentionDuration"] == "interval 25200 seconds"
 
 
+@pytest.mark.long
 def test_log_is_deleted_up_to_the_last_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     merged(spark, shop, captured(spark, shop, tmp_path, events()))
