@@ -42,6 +42,12 @@ def have_schema(batch: TableBatch, names: Key) -> bool:
     return any(not keys.where(_carries(batch, [names]) & schema.isNotNull()).isEmpty() for keys in records)
 
 
+def part_keys(batch: TableBatch, key: Key) -> set[Key]:
+    """Returns the keys of changes without a schema that name only some columns of `key`: the others may be null."""
+    untyped = (group for group in batch.groups if group.kind == CHANGE and group.schema_id is None)
+    return {names for group in untyped for names in group.keys or () if {*names} < {*key} and names}
+
+
 def last_position(batch: TableBatch) -> tuple[int, ...]:
     """Returns the highest position of a change; () if there is none."""
     return max((group.last_position for group in batch.groups if group.kind == CHANGE), default=())

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from ingest.changelog.spelling import caseless
-from ingest.evolution.changes import SchemaChange
+from ingest.evolution.changes import AlterType, SchemaChange
 from ingest.evolution.definition import Fill, FillKind, Origin, Place, is_at_or_above
 from ingest.values.types import LogicalType
 
@@ -152,6 +152,28 @@ class Lives:
         """Columns that exist → the position below which rows have values in them that only the source knows."""
         found = {column: life.unknown_below for column, life in self.shown.items() if life.end is None}
         return {column: at for column, at in found.items() if at is not None}
+
+    @cached_property
+    def assumed_below(self) -> Mapping[str, Place]:
+        """Columns that exist → the position below which rows have values in them that follow from schemas of events
+        alone: a default, which may be a function's; null in a column that may have had another name; a value of an
+        older type, which the source may have computed anew by an expression."""
+        found = dict[str, Place]()
+        for column, life in self.shown.items():
+            is_default = life.origin is Origin.SEEN and life.fill.kind is FillKind.CONSTANT
+            added = life.begin if is_default else self.untold_below.get(column)
+            places = [at for at in (added, *self._retyped(life)) if at is not None]
+            if life.end is None and places:
+                found[column] = max(places)
+        return {column: at for column, at in found.items() if self.unknown_below.get(column) != at}
+
+    def _retyped(self, life: Life) -> Iterator[Place]:
+        """Yields the positions at which events show another type of a column of which no message tells."""
+        for placed in self.changes:
+            change, is_shown = placed.change, placed.origin is Origin.SEEN and life.number is None
+            is_own = isinstance(change, AlterType) and change.column == life.column and life.is_alive(placed.at)
+            if is_shown and is_own:
+                yield placed.at
 
     @cached_property
     def untold_below(self) -> Mapping[str, Place]:

@@ -28,7 +28,7 @@ from ingest.evolution.definition import NULL, ColumnDefinition, Place, Version
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.timeline import combined
 from ingest.values.postgres_cast import Known, known_values
-from ingest.values.types import Kind, widest
+from ingest.values.types import INFERRED_NUMBERS, Kind, widest
 
 TRUNCATE_TABLE = "truncate.table"
 """The kind of a truncate, which is an event and no change of a definition."""
@@ -46,7 +46,6 @@ KINDS = (
     TRUNCATE_TABLE,
 )
 """The kinds of changes that a policy can include or exclude."""
-_NUMBERS = (Kind.INT53, Kind.INT64, Kind.FLOAT64, Kind.DECIMAL_TEXT)
 
 
 class OnChange(StrEnum):
@@ -266,7 +265,7 @@ def _is_same_inferred(before: TableColumn, after: TableColumn) -> bool:
     if before.type.kind is after.type.kind is Kind.ARRAY:
         elements = zip((before, after), (before.type.elements[0], after.type.elements[0]), strict=True)
         return _is_same_inferred(*(replace(column, type=element) for column, element in elements))
-    return before.type.kind in _NUMBERS and after.type.kind in _NUMBERS
+    return before.type.kind in INFERRED_NUMBERS and after.type.kind in INFERRED_NUMBERS
 
 
 def changed_column(change: SchemaChange) -> str:

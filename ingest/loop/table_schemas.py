@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.batches.group_stats import CHANGE, Group
-from ingest.batches.key_split import have_schema, last_positions_by_key, tombstone_keys
+from ingest.batches.key_split import have_schema, last_positions_by_key, part_keys, tombstone_keys
 from ingest.batches.limits import require_distinct_columns
 from ingest.batches.policies.batch_policy import BatchPolicy
 from ingest.batches.policies.change_policies import ChangePolicies
@@ -133,6 +133,7 @@ class TableSchemas:
         if entry is None or batch.table in self._rules.primary_keys or batch.table in self._rules.append_only:
             return found
         in_force, names, spelling = entry.table_schema.key, entry.table_schema.names, self._rules.spelling(batch.table)
+        self.revisions.log_part_keys(batch.table, in_force, part_keys(batch, in_force))
         carried = [(g.keys, g.schema_id is not None) for g in batch.groups if g.kind == CHANGE]
         told = told_keys(batch, entry, spelling) if entry.told_versions else {}
         if entry.former_keys:

@@ -147,7 +147,7 @@ def definition_changes(messages: Sequence[ToldVersion], seen: Collection[Version
         found.append(DefinitionChange(first.since, times.get(first.since), "first", text, first.origin.value))
     for placed in lives(versions).changes:
         at, kind, text = times.get(placed.at), placed.change.kind, change_text(placed.change)
-        if isinstance(placed.change, AddColumn) and placed.origin not in (Origin.TOLD, Origin.READ):
+        if isinstance(placed.change, AddColumn | AlterType) and placed.origin not in (Origin.TOLD, Origin.READ):
             text += ", it is assumed"
         remedy, column = _remedy(placed.change), changed_column(placed.change)
         found.append(DefinitionChange(placed.at, at, kind, text, placed.origin.value, remedy, column))

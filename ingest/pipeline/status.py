@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -31,7 +31,8 @@ from ingest.pipeline.schema_changes import SchemaChange, schema_changes
 class TableStatus:
     """Counts of rows. `pending`: rows never seen whole, which are not in silver. `quarantined`: events that wait for a
     decision. `refold`: why the table has to be folded from its events again; empty if it need not. `unknown`: column →
-    number of rows that read null in it, where the source may have a value that no event shows."""
+    number of rows that read null in it, where the source may have a value that no event shows. `assumed`: column →
+    number of rows whose value in it follows from schemas of events alone."""
 
     table: str
     primary_key: tuple[str, ...]
@@ -42,6 +43,7 @@ class TableStatus:
     path: str
     refold: str = ""
     unknown: Mapping[str, int] = field(default_factory=dict)
+    assumed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,24 +140,31 @@ def _table(
     tombstones = Tombstones(spark, lakehouse.tombstones(pipeline, name))
     # A state without a position was carried over from another key and is no row yet.
     waiting = pending.rows().where(F.col(POSITION_COLUMN).isNotNull()).count() if pending.exists() else 0
-    rows, unknown = _rows(silver, entry) if silver.exists() else (0, {})
+    rows, unknown, assumed = _rows(silver, entry) if silver.exists() else (0, {}, {})
     counts = (rows, waiting, tombstones.count(), quarantined)
-    return TableStatus(name, entry.table_schema.key, *counts, path, entry.refold, unknown)
+    return TableStatus(name, entry.table_schema.key, *counts, path, entry.refold, unknown, assumed)
 
 
-def _rows(silver: Silver, entry: CatalogEntry) -> tuple[int, dict[str, int]]:
-    """Returns the number of rows, and `TableStatus.unknown`. Once a resync has read a row again, its values are as new
-    as the read."""
+def _rows(silver: Silver, entry: CatalogEntry) -> tuple[int, dict[str, int], dict[str, int]]:
+    """Returns the number of rows, `TableStatus.unknown` and `TableStatus.assumed`. Once a resync has read a row again,
+    its values are as new as the read."""
     rows = silver.rows()
-    below = {name: at for name, at in entry.lives.unknown_below.items() if name in rows.columns}
-    unknown = (F.count_if(_is_unknown(name, at)) for name, at in below.items())
-    counted = rows.agg(F.count(F.lit(1)), *unknown).first()
+    unknown, assumed = (
+        {name: at for name, at in below.items() if name in rows.columns}
+        for below in (entry.lives.unknown_below, entry.lives.assumed_below)
+    )
+    is_null = (quoted(name).isNull() & _is_older(name, at) for name, at in unknown.items())
+    is_older = (_is_older(name, at) for name, at in assumed.items())
+    counted = rows.agg(F.count(F.lit(1)), *map(F.count_if, is_null), *map(F.count_if, is_older)).first()
     assert counted is not None
-    numbers = zip(below, counted[1:], strict=True)
-    return counted[0], {name: number for name, number in numbers if number}
+    total, *numbers = counted
+    return total, _counts(unknown, numbers[: len(unknown)]), _counts(assumed, numbers[len(unknown) :])
 
 
-def _is_unknown(name: str, below: Place) -> Column:
+def _counts(names: Iterable[str], numbers: Iterable[int]) -> dict[str, int]:
+    return {name: number for name, number in zip(names, numbers, strict=True) if number}
+
+
+def _is_older(name: str, below: Place) -> Column:
     at = column_position(name)
-    is_older = (at < position_literal(below)) & ~is_read_without_position(at)
-    return quoted(name).isNull() & F.coalesce(is_older, F.lit(False))
+    return F.coalesce((at < position_literal(below)) & ~is_read_without_position(at), F.lit(False))

@@ -15,6 +15,7 @@ from ingest.delta.conflict_retry import CONFLICTS
 from ingest.errors import TableUnusable
 from ingest.evolution.definition import FillKind, Origin
 from ingest.evolution.followed import renamed_key
+from ingest.evolution.keys import Key
 from ingest.evolution.life import Lives
 from ingest.evolution.type_steps import keep_values
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
@@ -24,6 +25,7 @@ from ingest.names import Lakehouse
 from ingest.reconcile.changeset import TableState
 from ingest.reconcile.refolds import refold_reason
 from ingest.values.postgres_cast import Known, known_values
+from ingest.values.types import INFERRED_NUMBERS, Kind
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +38,7 @@ class TableRevisions:
         self._catalog = Catalog(spark, lakehouse.tables)
         self._entries = {e.table_schema.table: e for e in self._catalog.entries(pipeline)}
         self._brought_up: dict[str, int] = {}
+        self._part_keys = set[tuple[str, Key]]()
 
     def get(self, table: str) -> CatalogEntry | None:
         """Returns the newest entry of a table; None where it is new."""
@@ -117,15 +120,29 @@ class TableRevisions:
             # Another writer was the first to record this revision.
             self.refresh()
             raise
-        _log_unknown_fills(self._pipeline, table_schema.table, entry.lives if entry else Lives(), recorded.lives)
+        before = entry.lives if entry else Lives()
+        _log_unknown_fills(self._pipeline, table_schema.table, before, recorded.lives)
+        _log_assumed_fills(self._pipeline, table_schema.table, before, recorded.lives)
+        _log_new_types(self._pipeline, table_schema.table, before, recorded.lives)
         if entry is not None:
-            _log_assumed_fills(self._pipeline, table_schema.table, entry.lives, recorded.lives)
-            _log_new_types(self._pipeline, table_schema.table, entry.lives, recorded.lives)
+            _log_inferred_texts(self._pipeline, entry.table_schema, table_schema)
             if not table_schema.key:
-                _log_likely_rows(table_schema.table, entry.lives, recorded.lives)
+                _log_likely_rows(table_schema.table, before, recorded.lives)
         self._entries[table_schema.table] = recorded
         self.bring_up(table_schema.table, stored, entry)
         return recorded
+
+    def log_part_keys(self, table: str, key: Key, parts: Collection[Key]) -> None:
+        """Logs, once each, keys of events without a schema that name only some of the table's key columns."""
+        for part in sorted(parts):
+            if (table, part) not in self._part_keys:
+                self._part_keys.add((table, part))
+                _log.warning(
+                    "%s: events without a schema have the key (%s), and the table has (%s): the other columns are "
+                    "taken to be null. If the source has another key now, rows from before stay beside newer ones: "
+                    "declare primary_key of the table, then run: ingest backfill %s --rebuild --table %s",
+                    *(table, ", ".join(part), ", ".join(key), self._pipeline, table),
+                )
 
     def _refold(self, entry: CatalogEntry, new: CatalogEntry, stored: TableState) -> str:
         """Returns why the table has to be folded from its events again, which is logged; empty if it need not."""
@@ -190,17 +207,31 @@ def _log_likely_rows(table: str, before: Lives, after: Lives) -> None:
 
 
 def _log_new_types(pipeline: str, table: str, before: Lives, after: Lives) -> None:
-    """Logs each change of a column's type that is new in `after` and that values from before don't keep, with what they
-    are now."""
+    """Logs each change of a column's type that is new in `after` with what values from before are now, if they are
+    others, or no message tells that no expression computed them."""
     known = {(life.column, step) for life in before.columns for step in pairwise(life.types)}
     for life in after.shown.values():
         for old, new in pairwise(life.types):
             if (life.column, (old, new)) in known or old.type is None or new.type is None:
                 continue
-            if not keep_values((old, new)):
+            is_kept = keep_values((old, new))
+            if not is_kept or life.number is None:
                 values = Known.NONE if new.is_unknown else known_values(old.type, new.type)
                 _log.warning(
                     "%s: column %r was %s and is %s: values from before are %s; if the source has other values there, "
                     "run: ingest resync %s %s",
-                    *(table, life.column, old.type, new.type, values, pipeline, table),
+                    *(table, life.column, old.type, new.type, "as they were" if is_kept else values, pipeline, table),
                 )
+
+
+def _log_inferred_texts(pipeline: str, before: TableSchema, after: TableSchema) -> None:
+    """Logs each column of events without a schema that held numbers and holds texts now."""
+    numbers = {column.name for column in before.columns if column.inferred and column.type.kind in INFERRED_NUMBERS}
+    for column in after.columns:
+        if column.name in numbers and column.inferred and column.type.kind is Kind.STRING:
+            _log.warning(
+                "%s: column %r held numbers, and its events have texts now. Without a schema, Debezium sends numeric "
+                "values as base64: if it is numeric at the source, declare it (columns: {%s: decimal_from_base64(P,S)})"
+                ", then run: ingest backfill %s --rebuild --table %s",
+                *(after.table, column.name, column.name, pipeline, after.table),
+            )

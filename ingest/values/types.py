@@ -206,6 +206,8 @@ INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT53, Kind.INT64)
 """Integer kinds, from narrow to wide."""
 FLOATS = (Kind.FLOAT32, Kind.FLOAT64)
 _DECIMALS = (Kind.DECIMAL, Kind.DECIMAL_TEXT)
+INFERRED_NUMBERS = (Kind.INT53, Kind.INT64, Kind.FLOAT64, Kind.DECIMAL_TEXT)
+"""Kinds of types that are inferred from numbers in JSON."""
 TEXTS = frozenset({Kind.STRING, Kind.ENUM, Kind.JSON, Kind.XML, Kind.LTREE, Kind.UUID})
 """Kinds whose values are text at the source too."""
 

@@ -23,7 +23,7 @@ from ingest.lakehouse.schema_json import versions_from_json, versions_to_json
 from ingest.testing.table_versions import seen_versions
 from ingest.testing.tables import random_table
 from ingest.values.columns import Column
-from tests.evolution.versions import INT, TEXT, WIRE, at, column, constant, seen
+from tests.evolution.versions import INT, LONG, TEXT, WIRE, at, column, constant, seen, told
 
 FILLED = column("t", default="11")
 FIELDS = [
@@ -109,6 +109,17 @@ def test_catalog_of_the_source_tells_what_rows_from_before_read() -> None:
     assert {name: life.origin for name, life in now.items() if life.origin is Origin.SEEN}.keys() == {"id", "u"}
     assert lives(versions_from_json([versions_to_json([*known, *read])])) == lives([*known, *read])
     assert assumed_columns([*known, *read], [seen(30, "id", "t", "u", "v", "w")]) == ()
+
+
+def test_what_schemas_alone_show_is_assumed() -> None:
+    """`d` got a default, `b` came as `a` went, `v` has another type; `n` was added without a default."""
+    before = seen(10, "id", "a", column("v", type_=LONG))
+    after = seen(20, "id", column("d", default="7"), "b", column("v", type_=INT))
+    found = lives([before, after, seen(30, "id", column("d", default="7"), "b", column("v", type_=INT), "n")])
+    assert found.assumed_below == {"d": at(20), "b": at(20), "v": at(20)}
+    told_first = told(5, column("id", 1), column("v", 2, type_=LONG))
+    now = told(25, column("id", 1), column("v", 2, type_=INT), column("d", 3, default="7"))
+    assert lives([told_first, now, seen(30, "id", "v", "d")]).assumed_below == {}
 
 
 def test_unknown_value_rewrites_no_row() -> None:

@@ -1,5 +1,5 @@
-"""A new column that shows no default, though rows from before may have one at the source: it is said until the rows are
-read again."""
+"""Where the source may have other values in rows from before a change than its events show, status says so until the
+rows are read again."""
 
 from __future__ import annotations
 
@@ -62,3 +62,35 @@ def test_value_that_no_schema_shows_is_unknown_until_the_row_is_read_again(
     merged(spark, shop, captured(spark, shop, tmp_path, topic.records))
     assert {row["id"]: row["s"] for row in silver.rows().collect()} == {1: [1], 2: [2]}
     assert unknown(spark, shop) == ({}, [])
+
+
+def test_value_that_schemas_alone_show_is_assumed_until_the_row_is_read_again(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the source: ADD d float8 DEFAULT random(), RENAME a TO b, ALTER v TYPE int USING v % 10."""
+    shop, topic = pipeline(tmp_path), Topic("shop.orders")
+    default = {"field": "d", "type": "double", "optional": True, "default": 0.0}
+    old = schema(ID, {"field": "a", "type": "int32", "optional": True}, {"field": "v", "type": "int64"})
+    new = schema(ID, {"field": "b", "type": "int32", "optional": True}, {"field": "v", "type": "int32"}, default)
+    topic.change("c", 10, {"id": 1, "a": 5, "v": 15}, schema=old)
+    topic.change("c", 20, {"id": 2, "b": 6, "v": 6, "d": 0.5}, schema=new)
+    with caplog.at_level(logging.WARNING):
+        merged(spark, shop, captured(spark, shop, tmp_path, topic.records))
+    silver = Silver(spark, shop.layout.silver(shop.name, ORDERS))
+    rows = {row["id"]: (row["b"], row["v"], row["d"]) for row in silver.rows().collect()}
+    assert rows == {1: (None, 15, 0.0), 2: (6, 6, 0.5)}
+    assert "column 'v' was int64 and is int32: values from before are as they were" in caplog.text
+    found = status(spark, shop.name, shop.layout)
+    assert found.tables[0].assumed == {"b": 1, "d": 1, "v": 1}
+    texts = [text for label, text in _lines(found) if label == "assumed"]
+    assert len(texts) == 3
+    text = f"{ORDERS}: 1 row from before column b was added or got its type may have another value at the source"
+    assert f"{text} → ingest resync shop {ORDERS}" in texts
+    changes = {c.column: c.text for c in table_changes(spark, shop.name, shop.layout, ORDERS)}
+    assert changes["v"].endswith(", it is assumed")
+    assert changes["d"] == "column d added; rows from before read 0.0, it is assumed"
+
+    topic.change("r", 30, {"id": 1, "b": 5, "v": 5, "d": 0.7}, schema=new)
+    merged(spark, shop, captured(spark, shop, tmp_path, topic.records))
+    (table,) = status(spark, shop.name, shop.layout).tables
+    assert not table.assumed

@@ -84,6 +84,10 @@ def _lines(found: Status) -> list[tuple[str, str]]:
         for column, rows in one.unknown.items():
             text = f"{one.table}: {count_text(rows, 'row')} from before column {column} may have a value at the source"
             lines.append(("unknown", f"{text} → ingest resync {found.pipeline} {one.table}"))
+        for column, rows in one.assumed.items():
+            text = f"{one.table}: {count_text(rows, 'row')} from before column {column} was added or got its type"
+            remedy = f"ingest resync {found.pipeline} {one.table}"
+            lines.append(("assumed", f"{text} may have another value at the source → {remedy}"))
     shown = found.schema_changes[:_CHANGES_SHOWN]
     lines += [("schema change", f"{c.at:%Y-%m-%d %H:%M:%S} UTC, {c.table}: {c.change}") for c in shown]
     if len(found.schema_changes) > len(shown):
