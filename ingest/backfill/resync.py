@@ -28,6 +28,7 @@ from ingest.connector.signals import (
     SnapshotNotice,
     execute_snapshot,
     missing_properties,
+    signal_table_of,
     snapshot_notice,
 )
 from ingest.errors import ConfigError, Contended, SourceRefused, Unreachable
@@ -38,7 +39,13 @@ _UNSAFE = re.compile(r"""[\s."'`,]""")
 _POLL_SECONDS = 1.0
 _STATUS_SECONDS = 5.0
 _PAUSE_SECONDS = 1.0
-_FAILED_QUERY = "SQL_EXCEPTION"
+_SIGNALS = 3
+"""How often a table is asked for by Kafka while its reading fails."""
+_FAILED_READ = "SQL_EXCEPTION"
+_TWO_THREADS = (
+    "Debezium begins a read that is asked for by Kafka on a second thread, which fails if the table changes meanwhile: "
+    "let it read signals from a table (--signal-table)"
+)
 _SIGNAL_TOPIC = {"cleanup.policy": "delete", "retention.ms": "604800000"}
 _REFUSALS = {
     "NO_PRIMARY_KEY": (
@@ -49,8 +56,8 @@ _REFUSALS = {
         "is not among the tables of the connector",
         "add it to the connector's table.include.list, or correct the name (schema.table, as the source spells it)",
     ),
-    _FAILED_QUERY: (
-        "could not be read: the database refused the query",
+    _FAILED_READ: (
+        "could not be read: Debezium's query failed",
         "check --where, and that the connector's user may SELECT the table; the connector's log has the reason",
     ),
 }
@@ -77,7 +84,8 @@ class TableRead:
 
 class Resync:
     """One resync of a pipeline's table. `patience_seconds`: how long to wait for the connector's next notification.
-    `signal_table`: gets the signal in place of the Kafka topic."""
+    `signal_table`: gets the signal in place of the Kafka topic. `database`: the connection to the source; with it, the
+    table from which the connector reads signals gets it."""
 
     def __init__(
         self,
@@ -85,9 +93,10 @@ class Resync:
         request: ResyncRequest,
         patience_seconds: float,
         signal_table: SignalTable | None = None,
+        database: str | None = None,
     ) -> None:
         self._pipeline, self._request, self._patience = pipeline, request, patience_seconds
-        self._signal_table = signal_table
+        self._signal_table, self._database = signal_table, database
         parts = pipeline.source.table_names.count(".") - 1
         self._schema, _, self._name = request.table.split(".", parts)[-1].partition(".")
         if not self._name:
@@ -119,6 +128,8 @@ class Resync:
                 f"connector {source.connect.connector!r} is not Debezium's for Postgres",
                 "take a new snapshot of the table as Debezium's documentation of the connector describes it",
             )
+        if self._signal_table is None and self._database is not None and (name := signal_table_of(config)):
+            self._signal_table = SignalTable(name, self._database)
         missing = missing_properties(config, *self._wanted(topics))
         if missing:
             lines = ", ".join(f"{name}={value}" for name, value in missing.items())
@@ -143,13 +154,21 @@ class Resync:
         create_topics(kafka, dict.fromkeys(topics, _SIGNAL_TOPIC))
         with TopicTail(kafka, self._topics.notifications) as tail:
             signal, end = self._ask(tail, report)
-            if end.status == _FAILED_QUERY:
-                # Debezium commits on the connection over which it reads the table, from another thread (dbz#2055). A
-                # query that fails for that has the same status as one that the database refuses.
-                time.sleep(_PAUSE_SECONDS)
+            for number in range(self._signals - 1):
+                if end.status != _FAILED_READ:
+                    break
+                # Two threads of Debezium have read the table at once, or the database refuses the query: the status is
+                # the same.
+                time.sleep(_PAUSE_SECONDS * 2**number)
                 signal, end = self._ask(tail, report)
         self._require_read(end.status or end.kind)
         return TableRead((self._schema, self._name), signal, end.rows)
+
+    @property
+    def _signals(self) -> int:
+        """Returns how often the table is asked for while its reading fails. A signal in a table comes with the log, on
+        one thread, so that a failure is the database's."""
+        return 1 if self._signal_table is not None else _SIGNALS
 
     def _ask(self, tail: TopicTail, report: Callable[[SnapshotNotice], None]) -> tuple[str, SnapshotNotice]:
         """Sends a signal. Returns its ID and the notification with which the reading of the table ended."""
@@ -223,9 +242,12 @@ class Resync:
             return
         status = self._connectors.status(connect.connector)
         if status.failed:
+            cause = "" if self._signal_table is not None else f". {_TWO_THREADS}"
             raise SourceRefused(
-                f"connector {connect.connector!r} has failed ({', '.join(status.failures)}) and reads nothing",
-                "read the log of its Kafka Connect worker, fix the cause, restart it, then run the same command again",
+                f"connector {connect.connector!r} has failed ({', '.join(status.failures)}) and reads nothing, "
+                f"{self._request.table} neither; its events wait at the source",
+                "read the log of its Kafka Connect worker, fix the cause, restart it, then run the same command "
+                f"again{cause}",
             )
 
     def _require_read(self, status: str) -> None:
@@ -233,6 +255,8 @@ class Resync:
             return
         if status in _REFUSALS:
             problem, remedy = _REFUSALS[status]
+            if status == _FAILED_READ and self._signal_table is None:
+                problem, remedy = f"{problem} {_SIGNALS} times", f"{remedy}. {_TWO_THREADS}"
             raise SourceRefused(f"table {self._request.table} {problem}", remedy)
         raise Unreachable(
             f"the snapshot of {self._request.table} ended before all was read ({status})",

@@ -105,5 +105,12 @@ def missing_properties(
     return wanted
 
 
+def signal_table_of(config: Mapping[str, str]) -> str | None:
+    """Returns the one table from which a connector reads signals; None if it reads none from a table."""
+    name = config.get("signal.data.collection", "").strip()
+    is_read = "source" in _words(config.get("signal.enabled.channels", "source"))
+    return name if name and "," not in name and is_read else None
+
+
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]

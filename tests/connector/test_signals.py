@@ -9,7 +9,13 @@ import pytest
 from ingest.connector import Placement, recipe
 from ingest.connector.risk import ReaderSettings
 from ingest.connector.risks import risks
-from ingest.connector.signals import SnapshotNotice, execute_snapshot, missing_properties, snapshot_notice
+from ingest.connector.signals import (
+    SnapshotNotice,
+    execute_snapshot,
+    missing_properties,
+    signal_table_of,
+    snapshot_notice,
+)
 
 
 def notice(**payload: object) -> bytes:
@@ -89,3 +95,12 @@ def test_secured_brokers_get_no_secret_into_the_recipe() -> None:
     config = {setting.name: setting.value for setting in recipe(Placement("shop", kafka=kafka))}
     assert config["signal.consumer.security.protocol"] == "SASL_SSL"
     assert "password" not in config.values()
+
+
+def test_table_of_signals_is_that_of_the_source_channel() -> None:
+    named = {"signal.data.collection": "public.signals"}
+    assert signal_table_of(named) == "public.signals"
+    assert signal_table_of(named | {"signal.enabled.channels": "kafka, source"}) == "public.signals"
+    assert signal_table_of(named | {"signal.enabled.channels": "kafka"}) is None
+    assert signal_table_of({"signal.data.collection": "a.signals,b.signals"}) is None
+    assert signal_table_of({}) is None

@@ -41,6 +41,7 @@ DDL = """
     CREATE TABLE live.items (
         id int PRIMARY KEY, region text NOT NULL DEFAULT 'eu', name text, total int, note text);
     INSERT INTO live.items SELECT g, 'eu', 'first', g, 'used' FROM generate_series(1, 100) g;
+    CREATE TABLE live.signals (id varchar(64) PRIMARY KEY, type varchar(32), data text);
 """
 TABLE = "live.items"
 EXACT = (
@@ -174,16 +175,21 @@ def live(
     dsn, file, log = make_conninfo(stack.postgres.dsn, dbname=name), tmp_path / f"{name}.yaml", tmp_path / "log"
     source = {
         "kafka": {"bootstrap.servers": stack.kafka.address},
-        "topic_pattern": rf"{name}\.live\..*",
+        "topic_pattern": rf"{name}\.live\.items",
         "connect": {"url": stack.connect.url, "connector": name},
     }
     settings = {"source": source, "lakehouse": str(tmp_path / "lakehouse"), "spark": SHORT_LIVED}
     file.write_text(json.dumps(settings), encoding="utf-8")
     written = CliRunner().invoke(app, ["connector", "recipe", "postgres", str(file), "--json"], catch_exceptions=False)
+    # A table that changes all the time: Debezium's thread for signals from Kafka would read it beside its other one.
+    monkeypatch.setenv("INGEST_SOURCE_DSN", dsn)
+    signals = {"signal.data.collection": "live.signals", "signal.enabled.channels": "source,kafka"}
     faster = {"signal.poll.interval.ms": "200", "heartbeat.interval.ms": "500", "poll.interval.ms": "50"}
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(DDL)
-        stack.connect.register(name, json.loads(written.stdout)["config"] | faster | {"database.dbname": name})
+        stack.connect.register(
+            name, json.loads(written.stdout)["config"] | faster | signals | {"database.dbname": name}
+        )
         writer = Writer(dsn)
         try:
             await_stream(connection, name)

@@ -39,7 +39,8 @@ def resync(
         typer.Option(
             "--signal-table",
             help="Write the signal to this table (schema.table) of the source, over the connection in "
-            "INGEST_SOURCE_DSN, in place of the Kafka topic.",
+            "INGEST_SOURCE_DSN or source.database, in place of the Kafka topic. Needed for a table that changes "
+            "all the time.",
         ),
     ] = None,
     timeout: Annotated[
@@ -60,7 +61,8 @@ def resync(
     """
     del debug
     loaded = load(pipeline)
-    work = Resync(loaded, ResyncRequest(table, where), timeout, _signal_table(signal_table))
+    database = _database(loaded)
+    work = Resync(loaded, ResyncRequest(table, where), timeout, _signal_table(signal_table, database), database)
     if where is not None:
         with _chunk_bar(as_json) as report:
             found, removes = work.read(report), False
@@ -79,15 +81,22 @@ def resync(
         typer.echo("Rows that the source no longer holds are removed then.")
 
 
-def _signal_table(name: str | None) -> SignalTable | None:
+def _database(pipeline: Pipeline) -> str | None:
+    """Returns the connection to the source's database; None if neither the environment nor the file names one."""
+    configured = pipeline.source.database
+    return os.environ.get(_DSN) or (configured.get_secret_value() if configured is not None else None)
+
+
+def _signal_table(name: str | None, database: str | None) -> SignalTable | None:
     if name is None:
         return None
-    if not os.environ.get(_DSN) or "." not in name:
+    if database is None or "." not in name:
         raise ConfigError(
             f"a signal in table {name} needs its schema and a connection",
-            f"give --signal-table schema.table, and set {_DSN} to the source's connection string",
+            f"give --signal-table schema.table, and set {_DSN}, or source.database in the pipeline's file, to the "
+            "source's connection string",
         )
-    return SignalTable(name, os.environ[_DSN])
+    return SignalTable(name, database)
 
 
 def _whole_read(spark: SparkSession, pipeline: Pipeline, table: str) -> WholeRead | None:
