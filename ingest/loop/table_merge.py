@@ -181,7 +181,10 @@ class TableMerge:
         stored = self.table_state(batch.table)
         require_rekeyable(batch.table, stored, others)
         own, shares = split_by_key(batch, others)
-        account = Account(batch.table) if own.is_empty else self._merge(own, schemas, origin)
+        # Null tombstones that only repeat the delete before them are counted, but in no share.
+        repeated = batch.count - own.count - sum(share.count for share in shares.values())
+        account = Account(batch.table, repeated, superseded=repeated)
+        account += Account(batch.table) if own.is_empty else self._merge(own, schemas, origin)
         last = {key: last_position(share) for key, share in shares.items()}
         former = self.table_schemas.add_keys(batch.table, last, stored)
         for key in sorted(shares, key=lambda key: key not in former):
