@@ -26,7 +26,7 @@ from ingest.tuning import DEFAULT_TUNING
 from tests.changelogs import write
 from tests.shop import captured, digests, events, merged, pipeline
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 NOTES = "public.notes"
 
 
@@ -55,7 +55,6 @@ def proved(spark: SparkSession, shop: Pipeline) -> None:
     assert all(p.equal for p in proofs)
 
 
-@pytest.mark.long
 def test_batches_equal_a_stream(
     spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +83,6 @@ def test_batches_equal_a_stream(
     proved(spark, shop)
 
 
-@pytest.mark.long
 def test_run_that_is_far_behind_merges_more_at_once(
     spark: SparkSession, tmp_path: Path, available_now: dict[str, Digest]
 ) -> None:
@@ -105,7 +103,7 @@ def test_run_that_is_far_behind_merges_more_at_once(
 
 @pytest.mark.parametrize(
     ("windows", "dies"),
-    [(1, False), pytest.param(4, False, marks=pytest.mark.long), pytest.param(3, True, marks=pytest.mark.long)],
+    [(1, False), (4, False), (3, True)],
 )
 def test_backfill_equals_a_stream(
     spark: SparkSession,

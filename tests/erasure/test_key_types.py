@@ -52,6 +52,7 @@ def test_events_of_a_declared_key_are_erased(spark: SparkSession, tmp_path: Path
     assert erased(spark, pipeline, f"{ANNA}.00") == {0}
 
 
+@pytest.mark.long
 def test_events_from_before_the_key_had_another_type_are_erased(spark: SparkSession, tmp_path: Path) -> None:
     settings = {"subject": {"of": "member", "key": "id"}}
     pipeline, topic = insured(tmp_path, tables={MEMBERS: settings}), Topic("insured.members", ("public", "members"))

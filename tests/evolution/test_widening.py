@@ -86,6 +86,7 @@ def test_filling_a_column_with_its_default_is_in_the_feed(spark: SparkSession, t
     assert shown == [(1, 1, 5, "insert"), (1, 1, None, "delete"), (2, 2, 9, "insert")]
 
 
+@pytest.mark.long
 def test_columns_with_special_names_widen_twice(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path)
     kinds = ("int16", "int32", "int64")

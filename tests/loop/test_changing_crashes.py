@@ -86,12 +86,13 @@ def rows_of(spark: SparkSession, layout: Lakehouse, story: TableStory) -> list[d
     return read_rows([json.loads(row[0]) for row in rows], story)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("told", "tables", "batches"),
     [
         (False, 2, 2),
-        pytest.param(False, CASES, 4, marks=pytest.mark.long),
-        pytest.param(True, CASES, 3, marks=pytest.mark.long),
+        (False, CASES, 4),
+        (True, CASES, 3),
     ],
 )
 def test_runs_that_die_between_any_commits_give_the_rows_of_one_run(

@@ -58,6 +58,7 @@ def test_a_key_in_another_case_is_lost_too(spark: SparkSession, tmp_path: Path) 
     assert summary["set_aside"][ORDERS]["code"] == "key-dropped"
 
 
+@pytest.mark.long
 def test_declared_key_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     assert replayed(spark, tmp_path / "key", changelog(), 1, primary_key=["id"]) == ({}, [(2, "a")])
     assert replayed(spark, tmp_path / "none", changelog(), 1, primary_key=[]) == ({}, [(1, "b"), (2, "a")])

@@ -321,6 +321,7 @@ def renamed(topic: Topic, plain: bool) -> None:
     topic.change("u", 30, {"id": 1, "b": 5}, **declared(RENAMED, plain))
 
 
+@pytest.mark.long
 def test_a_column_that_is_declared_renamed_goes_on_under_its_new_name(spark: SparkSession, tmp_path: Path) -> None:
     right = {1: {"b": 5}, 2: {"b": 3}, 3: {"b": 7}}
     for at_once in (True, False):

@@ -73,7 +73,8 @@ def test_row_is_found_though_no_schema_shows_its_default(spark: SparkSession, tm
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("batch", [7, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("batch", [7, 100])
 def test_random_rows_are_as_many_as_at_the_source(spark: SparkSession, tmp_path: Path, batch: int) -> None:
     """In any batches: an image finds an equal row, else the oldest from before the new name that equals it in `n`."""
     random = Random(SEED)

@@ -26,6 +26,7 @@ def key(row: dict[str, Any], *names: str) -> dict[str, Any]:
     return {"schema": {"type": "struct", "fields": fields}, "payload": {name: row[name] for name in names}}
 
 
+@pytest.mark.long
 def test_gc_keeps_what_decides_about_rows_of_an_earlier_key(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
