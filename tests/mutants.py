@@ -1362,6 +1362,20 @@ MUTANTS = [
         TOLD,
     ),
     Mutant(
+        "events after a drop show nothing until a message comes",
+        "evolution/timeline.py",
+        "return (*found, *early)",
+        "return tuple(found)",
+        EXAMPLES,
+    ),
+    Mutant(
+        "what events show between two drops goes to the table after the second",
+        "evolution/timeline.py",
+        "if version.cause.is_unreadable or version.cause.drops_table:",
+        "if version.cause.is_unreadable:",
+        EXAMPLES,
+    ),
+    Mutant(
         "rows that late messages can't revise are not said",
         "reconcile/refolds.py",
         'return refold.reason if any(_holds(stored, lost) for lost in refold.ranges) else ""',

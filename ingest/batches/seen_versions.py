@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -53,11 +53,13 @@ class SeenVersions:
         entry: CatalogEntry | None,
         schemas: Schemas,
         definition_of: DefinitionOf,
+        told: Collection[Version] = (),
     ) -> frozenset[Version]:
         """Returns the versions that the groups of a batch show, and what the source's catalog tells of columns that are
-        new in them."""
+        new in them. `told`: versions that messages tell."""
         definitions = _Definitions(self, batch.table, schemas, definition_of)
         shown = self._shown(batch, incoming, entry, definitions)
+        shown |= _after_drop(batch, incoming, told, shown | (entry.versions if entry else frozenset()), definitions)
         return shown | self._read(batch.table, entry, shown) if shown else shown
 
     def _read(self, table: str, entry: CatalogEntry | None, shown: frozenset[Version]) -> frozenset[Version]:
@@ -191,6 +193,25 @@ class _Definitions:
                 versions.add(Version(run.first, definition, Origin.SEEN))
             before = shape
         return frozenset(versions)
+
+
+def _after_drop(
+    batch: TableBatch,
+    incoming: Incoming,
+    told: Collection[Version],
+    known: frozenset[Version],
+    definitions: _Definitions,
+) -> frozenset[Version]:
+    """Returns the versions that events show of a table that follows a dropped one without a message: they may look like
+    those before the drop."""
+    newest = max(told, key=lambda version: version.since, default=None)
+    if newest is None or not newest.cause.drops_table or any(version.since > newest.since for version in known):
+        return frozenset()
+    ids = [g.schema_id for g, columns in incoming if _has_schema(g, columns) and g.last_position > newest.since]
+    if not ids:
+        return frozenset()
+    events = batch.events.where(batch.changed & F.col("schema_id").isin(ids))
+    return definitions.versions(schema_runs(events, batch.table, newest.since))
 
 
 def _shown_versions(entry: CatalogEntry) -> frozenset[Version]:

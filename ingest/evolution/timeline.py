@@ -16,15 +16,19 @@ def combined(versions: Collection[Version]) -> tuple[Version, ...]:
 
     From a told version on, up to the next one, it says which columns exist, their numbers, fills and key; other
     versions there only show types as they are in events, and columns that no message has ever named: the connector adds
-    these. From a message on that can't be read, events show all again. A version from the source's catalog comes before
-    that of the event at its position. Duplicate deliveries of a message are one version."""
+    these. From a message on that can't be read, events show all again, as they do after a drop until another table is
+    told. A version from the source's catalog comes before that of the event at its position. Duplicate deliveries of a
+    message are one version."""
     found: list[Version] = []
     told: Version | None = None
     early: list[Version] = []
     named = {caseless(c.name) for v in versions if v.origin is Origin.TOLD for c in v.definition.columns}
     for version in _in_order(versions):
+        if version.cause.is_unreadable or version.cause.drops_table:
+            found += early
+            early = []
         if version.cause.is_unreadable:
-            told, early = None, []
+            told = None
         elif version.origin is Origin.TOLD:
             told = version
             found.append(version if told.cause.drops_table else _with_added(told, found[-1:], named))
@@ -39,7 +43,7 @@ def combined(versions: Collection[Version]) -> tuple[Version, ...]:
                 found.append(_typed(told, version, named))
         else:
             found.append(version)
-    return tuple(found)
+    return (*found, *early)
 
 
 def _with_added(told: Version, before: Iterable[Version], named: Collection[str]) -> Version:

@@ -242,7 +242,7 @@ class TableSchemas:
         seen = {t for g in batch.groups if g.kind != RESYNCED for t in g.topics}
         topics = tuple(sorted(seen | set(entry.topics if entry else ())))
         readable = [(group, sent) for group, sent in incoming if group not in refused]
-        shown = self._seen.new(batch, readable, entry, schemas, partial(policy.definition, table_schema))
+        shown = self._seen.new(batch, readable, entry, schemas, partial(policy.definition, table_schema), told)
         known = entry.versions if entry else told
         versions = known | shown if shown else known
         new = CatalogEntry(self._pipeline, stored.silver.path, table_schema, 0, topics, origin, versions)

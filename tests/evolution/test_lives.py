@@ -219,6 +219,18 @@ def test_rows_of_a_dropped_table_stay_until_there_is_another_one() -> None:
     assert (again.begin, [*again.shown]) == (at(20, -1), ["id"])
 
 
+def test_events_show_the_table_after_a_dropped_one_if_no_message_tells_it() -> None:
+    before = [told(10, column("id", 1), column("n", 2), key=("id",)), told(20, cause=Cause("DROP TABLE"))]
+    shown = [*before, seen(30, "id", "m", key=("m",))]
+    now = lives(shown)
+    assert (now.begin, [*now.shown], now.keys[-1].columns) == (at(20, -1), ["n", "id", "m"], ("m",))
+    assert reading(now, columns_of("id", "m"), PlaceRange(at(25), at(25))).names == {"id": "id", "m": "m"}
+    again = lives([*shown, told(40, cause=Cause("DROP TABLE")), seen(50, "id", "n")])
+    assert (again.begin, [*again.shown]) == (at(40, -1), ["m", "id", "n"])
+    unreadable = lives([*shown, unreadable_version(at(40, -1))])
+    assert [*unreadable.shown] == ["n", "id", "m"]
+
+
 def test_rows_that_create_table_as_writes_below_its_message_have_its_columns() -> None:
     created = told(30, column("id", 1), column("n", 2, type_=None), relation=2, key=("id",))
     before = [told(10, column("id", 1), key=("id",)), told(20, cause=Cause("DROP TABLE"))]

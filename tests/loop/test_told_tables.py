@@ -213,6 +213,27 @@ def test_a_table_that_gets_a_key_goes_on_by_it(spark: SparkSession, tmp_path: Pa
     assert [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] == [{"id": 1, "a": 11}]
 
 
+@pytest.mark.parametrize("size", [0, 6], ids=["one batch", "two batches"])
+def test_events_show_the_table_that_follows_a_dropped_one_if_no_message_does(
+    spark: SparkSession, tmp_path: Path, size: int
+) -> None:
+    """One table is as the one before, the other has other columns and another key."""
+    same, other = Source("public.same", ("id",), id=INT, a=INT), Source("public.other", ("id",), id=INT, a=INT)
+    for source in (same, other):
+        source.write("c", id=1, a=1)
+        source.write("c", id=2, a=2)
+    same.recreate(("id",), id=INT, a=INT)
+    other.recreate(("no",), no=INT, b=TEXT)
+    same.write("c", id=2, a=22)
+    other.write("c", no=2, b="x")
+    pairs = []
+    for number, source in enumerate((same, other)):
+        sent = [event for event in source.events if event.lsn != 50 or event.ddl is None]
+        pairs.append(as_debezium(source.story(), sent, server=f"srv{number}"))
+    records = interleaved([[record for pair in zip(*pairs, strict=True) for record in pair]], Random(0))
+    merged(spark, tmp_path, [same.story(), other.story()], records, size)
+
+
 def late(story: TableStory) -> list[Record]:
     """Returns the records of a story, those of messages last."""
     records = as_debezium(story, story.events)
