@@ -16,6 +16,11 @@ from ingest.stack import Stack
 _MARKER = "marker"
 _TIMEOUT_SECONDS = 120
 _SILENCE_SECONDS = 2
+_KEY_HEADERS = ("__debezium.newkey", "__debezium.oldkey")
+"""Those that hold JSON."""
+_OF_SOURCE = ("connector", "name", "snapshot", "db", "sequence", "schema", "table", "lsn", "ts_ms")
+_OF_PAYLOAD = ("op", "before", "after", "message", "source")
+_OF_SCHEMA = ("before", "after", "op")
 
 
 class Records:
@@ -97,3 +102,24 @@ def await_stream(connection: psycopg.Connection[Any], slot: str) -> None:
     while connection.execute(is_read, [slot]).fetchone() != (1,):
         assert time.monotonic() < begin + _TIMEOUT_SECONDS, "the connector doesn't read the log"
         time.sleep(0.2)
+
+
+def line(message: Message) -> str:
+    """Returns a record as a line of a changelog file, with key and value as they are."""
+    key, value = (None if part is None else part.decode() for part in (message.key(), message.value()))
+    named = [(str(name), text) for name, text in dict(message.headers() or ()).items() if text is not None]
+    headers = [{"key": n, "value": json.loads(text)} for n, text in named if n in _KEY_HEADERS]
+    names = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset()}
+    fields = json.dumps(names | ({"headers": headers} if headers else {}))
+    return f'{fields[:-1]}, "key": {key or "null"}, "value": {value or "null"}}}\n'
+
+
+def essential(text: str) -> dict[str, Any]:
+    """Returns the record of a line of a changelog file without the fields of its envelope that no merge reads."""
+    record: dict[str, Any] = json.loads(text)
+    if (value := record["value"]) is not None:
+        fields, payload = value["schema"]["fields"], value["payload"]
+        value["schema"]["fields"] = [field for field in fields if field["field"] in _OF_SCHEMA]
+        payload["source"] = {name: payload["source"][name] for name in _OF_SOURCE if name in payload["source"]}
+        value["payload"] = {name: one for name, one in payload.items() if name in _OF_PAYLOAD}
+    return record

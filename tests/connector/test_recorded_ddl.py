@@ -19,12 +19,11 @@ from psycopg.conninfo import make_conninfo
 from ingest.connector import ddl_trigger
 from ingest.stack import Stack
 from tests.connector import ddl_story
-from tests.connector.records import Records, await_stream
+from tests.connector.records import Records, await_stream, essential, line
 
 pytestmark = pytest.mark.integration
 NAME = "ddlstory"
 RECORDED = Path(__file__).parent / "recorded" / "ddl.jsonl"
-_KEPT_OF_SOURCE = ("connector", "name", "snapshot", "db", "sequence", "schema", "table", "lsn", "ts_ms")
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def records(stack: Stack) -> Iterator[list[dict[str, Any]]]:
             connection.execute(ddl_trigger().encode())
             with Records(stack, NAME, connection) as records:
                 _play(dsn, records)
-                yield [_record(message) for message in records.so_far()]
+                yield [essential(line(message)) for message in records.so_far()]
         finally:
             stack.connect.delete(NAME)
 
@@ -58,24 +57,6 @@ def _play(dsn: str, records: Records) -> None:
         for session, statement in steps:
             records.await_connector()
             session.execute(statement.encode())
-
-
-def _record(message: Any) -> dict[str, Any]:
-    key, value = (None if part is None else json.loads(part) for part in (message.key(), message.value()))
-    if value is not None:
-        fields = value["schema"]["fields"]
-        value["schema"]["fields"] = [field for field in fields if field["field"] in ("before", "after", "op")]
-        source = value["payload"]["source"]
-        value["payload"]["source"] = {name: source.get(name) for name in _KEPT_OF_SOURCE if name in source}
-        value["payload"] = {
-            n: v for n, v in value["payload"].items() if n in ("op", "before", "after", "message", "source")
-        }
-    keys = [
-        (name, text) for name, text in message.headers() or () if name in ("__debezium.newkey", "__debezium.oldkey")
-    ]
-    headers = [{"key": name, "value": json.loads(text)} for name, text in keys]
-    record = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset(), "key": key}
-    return record | {"value": value} | ({"headers": headers} if headers else {})
 
 
 @pytest.mark.long

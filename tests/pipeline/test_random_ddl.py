@@ -5,7 +5,6 @@ with keys, defaults and columns of later definitions."""
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import urllib.request
@@ -24,7 +23,7 @@ from ingest.backfill.replay import Case, Delivery, replay
 from ingest.connector import ddl_trigger
 from ingest.quality import compare_with_postgres
 from ingest.stack import Stack
-from tests.connector.records import await_stream
+from tests.connector.records import await_stream, line
 from tests.pipeline.random_ddl import SHOWN, TOLD, RandomTable
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -34,8 +33,6 @@ STATEMENTS = 25
 _LAST = "done"
 _SILENCE_SECONDS, _TIMEOUT_SECONDS = 4, 240
 _DECODED_SECONDS = 0.5
-_KEY_HEADERS = ("__debezium.newkey", "__debezium.oldkey")
-"""Those that hold JSON."""
 DELIVERIES = {
     "one batch": Delivery(),
     "37 records a batch": Delivery(37),
@@ -135,16 +132,6 @@ def read(stack: Stack, name: str) -> list[Message]:
 
 def has_ended(found: list[Message]) -> bool:
     return any((message.topic() or "").endswith(f".{_LAST}") for message in found)
-
-
-def line(message: Message) -> str:
-    """Returns a record as a line of a changelog file, with key and value as they are."""
-    key, value = (None if part is None else part.decode() for part in (message.key(), message.value()))
-    named = [(str(name), text) for name, text in dict(message.headers() or ()).items() if text is not None]
-    headers = [{"key": n, "value": json.loads(text)} for n, text in named if n in _KEY_HEADERS]
-    names = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset()}
-    fields = json.dumps(names | ({"headers": headers} if headers else {}))
-    return f'{fields[:-1]}, "key": {key or "null"}, "value": {value or "null"}}}\n'
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
