@@ -57,13 +57,11 @@ FUNCTIONS = {
     "uuid": "gen_random_uuid()",
 }
 COMPUTED = {
-    "int": "(random() * 9)::int",
     "float8": "random()",
     "text": "md5(random()::text)",
     "jsonb": "jsonb_build_object('a', random())",
 }
-"""Functions that Debezium shows as a constant: `PLACEHOLDERS`."""
-PLACEHOLDERS = {"int": 0, "float8": 0.0, "text": "", "jsonb": "{}"}
+"""Functions that Debezium shows as a constant."""
 COLUMNS = [
     *((f"shown_{n}", type_, default) for n, (type_, default) in enumerate(SHOWN.items())),
     *((f"unshown_{n}", type_, default) for n, (type_, default) in enumerate(UNSHOWN.items())),
@@ -131,5 +129,3 @@ def test_unknown_is_what_debezium_does_not_show(fields: list[dict[str, Any]]) ->
     wrong = {name: kind for name, kind in found.items() if kind is not should[name.partition(" ")[0]]}
     assert not wrong
     assert len(found) == len(COLUMNS)
-    shown = {types[f["field"]]: f.get("default") for f in fields if f["field"].startswith("computed")}
-    assert shown == PLACEHOLDERS
