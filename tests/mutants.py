@@ -739,6 +739,13 @@ MUTANTS = [
         ("tests/delta", "tests/lakehouse"),
     ),
     Mutant(
+        "events of a dropped relation are read",
+        "batches/decoding_parts.py",
+        "if is_at_or_above(begin or group.first_position, lives.begin)]",
+        "]",
+        PARTS,
+    ),
+    Mutant(
         "columns that are gone stay in a mapped table",
         "delta/mapped_columns.py",
         'return bool(field["metadata"].get(_FORMER))',

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
 from typing import Any
@@ -21,6 +21,7 @@ from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.row_history import ARRIVED
+from ingest.lakehouse.schema_history import SchemaHistory
 from ingest.merge.row_versions import UNTIL, VALID_FROM, VALID_TO
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
@@ -76,7 +77,13 @@ def row_events(
     history = row_history_of(spark, pipeline.layout, pipeline.name, table)
     if table not in rules_of(pipeline).history or not history.versions.exists():
         entries = recompute_tables(
-            spark, pipeline, scratch, (table,), lambda _: _events_of_key(table, key), history=(table,)
+            spark,
+            pipeline,
+            scratch,
+            (table,),
+            lambda _: _events_of_key(entry, rules_of(pipeline).column_renames.get(table, {}), key),
+            history=(table,),
+            known_messages=SchemaHistory(spark, pipeline.layout.schemas, pipeline.name),
         )
         history = row_history_of(spark, scratch, pipeline.name, table)
         _evolve_to(history, entries, entry)
@@ -90,20 +97,34 @@ def _evolve_to(history: RowHistory, entries: Sequence[CatalogEntry], entry: Cata
         if recomputed.table_schema.table == entry.table_schema.table:
             altered = entry.altered_since(recomputed)
             if altered or recomputed.table_schema.columns != entry.table_schema.columns:
+                after = replace(entry.table_schema, revision=recomputed.revision + 1)
                 for table in history.tables:
                     if table.exists():
-                        table.evolve(recomputed.table_schema, entry.table_schema, altered)
+                        table.evolve(recomputed.table_schema, after, altered)
 
 
-def _events_of_key(table: str, key: Mapping[str, str]) -> Column:
+def _events_of_key(entry: CatalogEntry, renames: Mapping[str, str], key: Mapping[str, str]) -> Column:
     """Returns the filter of the events that may concern the key. Values are compared by their hashes, to keep personal
-    values out of query plans."""
+    values out of query plans. `renames`: column of the event → column of the table, as the pipeline's file declares."""
     record_key = F.from_json(key_json(F.col("key")), "map<string,string>")
-    key_parts = (
-        F.sha2(record_key[name], 256) == hashlib.sha256(value.encode()).hexdigest() for name, value in key.items()
-    )
+    key_parts = (_holds(record_key, _names_in_events(entry, renames, name), value) for name, value in key.items())
     has_key = reduce(lambda one, other: one & other, key_parts)
-    return F.coalesce((F.col("source_table") == table) & (F.col("op").isin("t", RESYNCED) | has_key), F.lit(False))
+    is_of_table = F.col("source_table") == entry.table_schema.table
+    return F.coalesce(is_of_table & (F.col("op").isin("t", RESYNCED) | has_key), F.lit(False))
+
+
+def _holds(record_key: Column, names: Iterable[str], value: str) -> Column:
+    """Returns true for a key with this value in a column of one of these names, in any case."""
+    digest, folded = hashlib.sha256(value.encode()).hexdigest(), sorted({name.lower() for name in names})
+    parts = F.map_entries(record_key)
+    return F.exists(parts, lambda one: F.lower(one["key"]).isin(folded) & (F.sha2(one["value"], 256) == digest))
+
+
+def _names_in_events(entry: CatalogEntry, renames: Mapping[str, str], column: str) -> set[str]:
+    """Returns the names that events may have for a column of the key."""
+    life = entry.lives.shown.get(column)
+    told = {step.name for step in life.names} if life is not None else set()
+    return {column, *told, *(old for old, new in renames.items() if new == column)}
 
 
 def _stored_events(

@@ -12,7 +12,7 @@ from ingest.batches.group_stats import DecodingKey, Group, has_decoding_key
 from ingest.changelog.image_reader import ImageReader
 from ingest.changelog.position import is_read_without_position, position_literal
 from ingest.changelog.spelling import caseless
-from ingest.evolution.definition import Place
+from ingest.evolution.definition import Place, is_at_or_above
 from ingest.evolution.life import Lives, TypeStep
 from ingest.evolution.readings import Means, PlaceRange, boundaries, means, reading
 from ingest.evolution.type_steps import casts
@@ -57,8 +57,8 @@ def _between(events: DataFrame, begin: Place | None, end: Place | None) -> DataF
 def parts_by_position(
     group: Group, ops: tuple[str, ...] | None, reader: ImageReader, lives: Lives, table_schema: TableSchema
 ) -> Iterator[DecodingPart]:
-    """Yields the parts of a group. `reader`: reads all columns of the schema, or all that events without one have.
-    Values of these are not converted."""
+    """Yields the parts of a group, without events of a relation that is gone. `reader`: reads all columns of the
+    schema, or all that events without one have. Values of these are not converted."""
     part = DecodingPart(group.decoding_key, ops, reader)
     newest = lives.places[-1] if lives.places else group.first_position
     if group.first_position >= newest:
@@ -70,6 +70,10 @@ def parts_by_position(
         has_position = True
         yield replace(part, reader=_newest_reader(reader, lives, table_schema), has_position=False)
     begins = [None, *boundaries(lives, group.first_position, group.last_position)]
+    # Events from before the table was created anew concern no row, and may have none of its columns.
+    begins = [begin for begin in begins if is_at_or_above(begin or group.first_position, lives.begin)]
+    if not begins:
+        return
     readers = [_reader_at(begin or group.first_position, reader, lives, table_schema) for begin in begins]
     if group.schema_id is None:
         readers = [_without_casts(one) for one in readers]

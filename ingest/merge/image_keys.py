@@ -76,8 +76,10 @@ def new_key(table_schema: TableSchema, reader: ImageReader) -> SparkColumn:
     """Returns the struct `_ingest_new_key`: the key under which a deleted row continues; null if the event names
     none."""
     wire = reader.by_name
-    types = T.StructType([T.StructField(k, spark_type(t.type)) for k, t in key_columns(table_schema, wire)])
-    if not reader.key_changes or len(types) < len(table_schema.key):
+    targets = {c.name: c for c in table_schema.columns}
+    # The same for all readers of a table, also one of events that lack a column of the key.
+    types = T.StructType([T.StructField(k, spark_type(targets[k].type)) for k in table_schema.key])
+    if not reader.key_changes or not {*table_schema.key} <= wire.keys():
         return F.lit(None).cast(types)
     values = {
         k: F.coalesce(

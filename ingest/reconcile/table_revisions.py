@@ -66,8 +66,8 @@ class TableRevisions:
             if revision < entry.revision and (revision or entry.is_intent):
                 before = self._entry_of(entry, revision, known)
                 begin, key = entry.lives.begin, before.table_schema.key
-                if begin is not None and begin != before.lives.begin and part in (stored.silver, stored.pending):
-                    # The relation that these rows belonged to is gone.
+                if begin is not None and begin != before.lives.begin:
+                    # The relation that these rows belonged to is gone, and columns of the same names are others now.
                     part.truncate(position_literal(begin))
                 if entry.table_schema.key in (key, renamed_key(key, entry.lives)):
                     part.evolve(before.table_schema, entry.table_schema, entry.altered_since(before))

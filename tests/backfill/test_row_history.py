@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,13 +14,22 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from ingest.backfill.proving import prove
+from ingest.backfill.recomputing import committed_by, recompute_tables
+from ingest.backfill.row_history import APPEARS, CHANGES, row_events
+from ingest.changelog.point import Point
 from ingest.cli import app
 from ingest.cli.lakehouse import history as command
 from ingest.cli.pipeline import backfill as backfill_command
 from ingest.config import Pipeline
 from ingest.jvm.folders import deleted_afterwards
+from ingest.lakehouse.silver import Silver
+from ingest.loop.merge import Merge
+from ingest.pipeline.composition import rules_of
 from ingest.reconcile.scd2 import row_history_of
+from ingest.testing.table_deliveries import interleaved
+from ingest.testing.table_records import as_debezium
 from tests.changelogs import Topic
+from tests.loop.test_told_tables import INT, TEXT, Source
 from tests.shop import DAY_BEGINS, HOUR, captured, events, merged, pipeline
 
 pytestmark = pytest.mark.spark
@@ -151,3 +162,50 @@ def test_history_needs_all_columns_of_the_key(spark: SparkSession, tmp_path: Pat
         AssertionError, match=r"the key of public.lines is order_id, line → .*public.lines order_id=… line=…"
     ):
         run_command(tmp_path, "public.lines", "order_id=7")
+
+
+def recreated() -> Source:
+    """Returns a table that is dropped and created anew with other columns, of which the key is then renamed."""
+    source = Source(ORDERS, ("no",), no=INT, a=INT, gone=INT)
+    source.write("c", no=1, a=1, gone=1)
+    source.write("c", no=2, a=2, gone=2)
+    source.recreate(("no",), no=INT, a=TEXT)
+    source.write("c", no=2, a="new")
+    source.rename("no", "id")
+    source.write("u", id=2, a="newer")
+    return source
+
+
+@pytest.mark.parametrize(
+    ("kept", "batch"),
+    [(True, 4), *(pytest.param(*case, marks=pytest.mark.long) for case in ((True, 1), (True, 99), (False, 4)))],
+)
+def test_row_history_begins_with_the_relation_that_has_the_name(
+    spark: SparkSession, tmp_path: Path, kept: bool, batch: int
+) -> None:
+    story = recreated().story()
+    records = interleaved([as_debezium(story, story.events)], Random(0))
+    shop = pipeline(tmp_path, tables=HISTORY if kept else {})
+    bronze = captured(spark, shop, tmp_path, records, batch)
+    merge = Merge(spark, shop.name, shop.layout, rules_of(shop), bronze, slice_events=batch)
+    while merge.step():
+        pass
+    assert merge.set_aside == {}
+    for key, steps in ((1, []), (2, [(APPEARS, (None, "new")), (CHANGES, ("new", "newer"))])):
+        found = row_events(spark, shop, ORDERS, {"id": str(key)}, shop.layout.scratch(f"key-{key}"))
+        assert [(one.what, one.changed["a"]) for one in found] == steps
+    assert proved(spark, shop) == {ORDERS: True if kept else None}
+    then = shop.layout.scratch("then")
+    recompute_tables(spark, shop, then, event_filter=partial(committed_by, Point(major=35)))
+    rows = Silver(spark, then.silver(shop.name, ORDERS)).rows().select("no", "a", "gone").collect()
+    assert sorted(map(tuple, rows)) == [(1, 1, 1), (2, 2, 2)]
+
+
+def test_events_of_a_row_may_lack_columns_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    t = Topic("shop.orders")
+    t.change("c", 10, {"ID": 1, "v": "a"}, key={"ID": 1})
+    t.change("c", 11, {"ID": 2, "v": "b", "w": 7}, key={"ID": 2})
+    shop = pipeline(tmp_path, tables={ORDERS: {"rename": {"ID": "number"}}})
+    merged(spark, shop, captured(spark, shop, tmp_path, t.records))
+    (found,) = row_events(spark, shop, ORDERS, {"number": "1"}, shop.layout.scratch("one"))
+    assert (found.what, found.changed["v"], found.changed["w"]) == (APPEARS, (None, "a"), (None, None))

@@ -11,7 +11,6 @@ from ingest.evolution.definition import Place, Version
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn
 from ingest.merge.table_schema import TableSchema
-from ingest.values.postgres_cast import Cast
 from tests.evolution.versions import INT, TEXT, at, column, columns_of, seen, told
 
 FILLED = column("t", default="11")
@@ -112,8 +111,12 @@ def test_values_of_events_without_a_schema_are_not_converted() -> None:
     assert (plain.reader.casts, plain.reader.names) == ((), (("n", "t"),))
 
 
-def test_key_of_a_relation_that_is_gone_is_cast_to_the_type_of_the_key_in_force() -> None:
+def test_events_of_a_relation_that_is_gone_are_not_read() -> None:
     table = TableSchema("s.t", ("id",), (TableColumn("id", TEXT),))
     created = told(30, column("id", 1, type_=TEXT), relation=2, key=("id",))
-    (gone,) = parts([told(10, column("id", 1), key=("id",)), created], at(15), at(25), "id", table=table)
-    assert dict(gone.reader.casts) == {"id": (Cast(INT, TEXT),)}
+    versions = [told(10, column("no", 1), key=("no",)), created]
+    assert parts(versions, at(15), at(25), "no", table=table) == []
+    (part,) = parts(versions, at(15), at(35), "id", table=table)
+    assert (part.begin, part.end) == (created.since, None)
+    unplaced, _ = parts(versions, UNPLACED, at(35), "id", table=table)
+    assert (unplaced.has_position, unplaced.begin) == (False, None)

@@ -161,6 +161,17 @@ def recreated_with_another_key() -> Source:
     return source
 
 
+def recreated_with_a_key_of_another_name() -> Source:
+    """Drops the table and creates another one, whose key has a name that no event before has."""
+    source = Source("public.other_name", ("id",), id=INT, a=INT)
+    source.write("c", id=1, a=1)
+    source.recreate(("no",), no=INT, a=TEXT)
+    source.write("c", no=1, a="new")
+    source.rename("no", "number")
+    source.write("u", number=1, a="newer")
+    return source
+
+
 def renamed_key() -> Source:
     source = Source("public.renamed_key", ("id",), id=INT, a=INT)
     source.write("c", id=1, a=1)
@@ -173,7 +184,16 @@ def renamed_key() -> Source:
     return source
 
 
-SOURCES = (renames, lives, types, keys, recreated, recreated_with_another_key, renamed_key)
+SOURCES = (
+    renames,
+    lives,
+    types,
+    keys,
+    recreated,
+    recreated_with_another_key,
+    recreated_with_a_key_of_another_name,
+    renamed_key,
+)
 
 
 def merged(spark: SparkSession, folder: Path, stories: Sequence[TableStory], records: list[Record], size: int) -> None:
