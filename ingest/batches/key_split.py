@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -12,6 +12,8 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import CHANGE, Group, groups_by_slice
 from ingest.batches.key_names import Keys, key_names, keys_of
 from ingest.batches.table_batch import TableBatch
+from ingest.changelog.accounting import Account
+from ingest.changelog.position import position_literal
 
 Key = tuple[str, ...]
 
@@ -24,6 +26,20 @@ def split_by_key(batch: TableBatch, others: Mapping[Key, Key]) -> tuple[TableBat
         names.setdefault(key, []).append(carried)
     own = _share(batch, ~_carries(batch, others), groups=[g for g in batch.groups if g.kind != CHANGE])
     return own, {key: _share(batch, _carries(batch, found)) for key, found in names.items()}
+
+
+def split_at(batch: TableBatch, at: tuple[int, ...]) -> tuple[TableBatch, TableBatch]:
+    """Returns the share of a batch through the position `at`, with all events that are no changes; and the changes
+    above it."""
+    is_above = F.col("position") > position_literal(at)
+    return _share(batch, ~is_above, [g for g in batch.groups if g.kind != CHANGE]), _share(batch, is_above)
+
+
+def account_of_repeated(batch: TableBatch, shares: Sequence[TableBatch]) -> Account:
+    """Returns the account of null tombstones that only repeat the delete before them: they are counted in the batch,
+    and are in none of its shares."""
+    repeated = batch.count - sum(share.count for share in shares)
+    return Account(batch.table, repeated, superseded=repeated)
 
 
 def tombstone_keys(batch: TableBatch) -> Keys:

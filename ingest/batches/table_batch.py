@@ -49,6 +49,8 @@ class TableBatch:
     """The last capture batch before the slice."""
     merged_before: Callable[[], DataFrame] | None = None
     """Returns those of the events before the slice that are merged; None if all are."""
+    is_part: bool = False
+    """True if the rest of the slice follows in a merge of its own, and this part may be merged again."""
     other_readers: Callable[[], DataFrame | None] = lambda: None
     """Returns the events that other readers of the pipeline have captured; None if there are none."""
 

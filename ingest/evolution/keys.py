@@ -41,15 +41,14 @@ def other_keys(
 KEY_DROPPED = "key-dropped"
 
 
-def dropped_key(table: str, key: Key) -> TableUnusable:
-    """Returns the error of a table whose newest events have no key any more."""
+def dropped_key(table: str, key: Key, why: str) -> TableUnusable:
+    """Returns the error of a table that can't go on without its key. `why`: the reason."""
     names = ", ".join(key)
     return TableUnusable(
         KEY_DROPPED,
-        f"the table's newest records have no key, and older ones have ({names}): it can't be known whether events with "
-        "equal values of it are about one row",
-        f"declare tables.{table}.primary_key: [{names}] if these columns still tell its rows apart; else declare "
-        f"primary_key: [] and fold it anew (ingest backfill PIPELINE --rebuild --table {table})",
+        f"its rows were told apart by ({names}), and {why}",
+        f"fold it anew (ingest backfill PIPELINE --rebuild --table {table}); or declare tables.{table}.primary_key: "
+        f"[{names}] if these columns still tell its rows apart",
     )
 
 

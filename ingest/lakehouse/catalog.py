@@ -22,7 +22,7 @@ from ingest.delta import delta_table
 from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
 from ingest.evolution.declared_types import with_declared_types
-from ingest.evolution.definition import Origin, Version
+from ingest.evolution.definition import Origin, Place, Version
 from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import AddedColumns
@@ -49,9 +49,10 @@ _SCHEMA = T.StructType(
         T.StructField("added_columns", T.StringType()),
         T.StructField("refold", T.StringType()),
         T.StructField("renames", T.StringType()),
+        T.StructField("keyless_since", T.StringType()),
     ]
 )
-_ADDED = ("origin", "versions", "former_keys", "added_columns", "refold", "renames")
+_ADDED = ("origin", "versions", "former_keys", "added_columns", "refold", "renames", "keyless_since")
 """Columns that a catalog of an older version lacks."""
 
 
@@ -78,6 +79,8 @@ class CatalogEntry:
     """Why the table has to be folded from its events again; empty if it need not."""
     renames: tuple[tuple[str, str], ...] = ()
     """(name before, name) of columns that got another one because a pipeline's file declared so, in that order."""
+    keyless_since: Place = ()
+    """The position below which events may carry one of the `former_keys`, if the table has no key; () if none do."""
 
     @cached_property
     def lives(self) -> Lives:
@@ -233,6 +236,7 @@ class Catalog:
             "added_columns": json.dumps(entry.added_columns) if entry.added_columns else None,
             "refold": entry.refold or None,
             "renames": json.dumps(entry.renames, ensure_ascii=False) if entry.renames else None,
+            "keyless_since": json.dumps(entry.keyless_since) if entry.keyless_since else None,
         }
         frame = local_rows(self._spark, [row], _SCHEMA)
         with self._commit_lock:
@@ -253,4 +257,5 @@ def _entry(row: Row, versions: frozenset[Version]) -> CatalogEntry:
     texts = (row.former_keys, row.added_columns, row.renames)
     former, added, renames = (tuple(map(tuple, json.loads(text or "[]"))) for text in texts)
     entry = CatalogEntry(row.pipeline, row.path, table_schema, row.revision, topics, origin, versions, is_intent)
-    return replace(entry, former_keys=former, added_columns=added, refold=row.refold or "", renames=renames)
+    entry = replace(entry, former_keys=former, added_columns=added, refold=row.refold or "", renames=renames)
+    return replace(entry, keyless_since=tuple(json.loads(row.keyless_since or "[]")))

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ingest.changelog.change import COLUMN_POSITIONS, POSITION_COLUMN, quoted
+from ingest.changelog.change import COLUMN_POSITIONS, POSITION_COLUMN, content_hash, quoted
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.silver import Silver
 from ingest.lakehouse.tombstones import Tombstones
@@ -38,6 +38,7 @@ def rekey(
     after: TableSchema,
     former: Sequence[tuple[str, ...]],
     required: Sequence[str] = (),
+    dropped: Sequence[str] = (),
 ) -> None:
     """Brings a table from the key of `before` to that of `after`, and to the revision of `after`.
 
@@ -45,7 +46,7 @@ def rekey(
     before. Then silver is rewritten, sorted by the new key. Of rows with equal values in it the newest one is shown;
     the others wait in the pending table; rows whose new key is not known stay, which is logged. Repeated after a crash
     it does the rest. `former`: other keys that events have carried. `required`: columns of the new key that are NOT
-    NULL."""
+    NULL. `dropped`: columns that are gone, which are null in a table without a key."""
     if not stored.silver.exists():
         return
     if not before.key:
@@ -53,6 +54,9 @@ def rekey(
         return
     rows = _rows(stored)
     stored.tombstones.write(_old_facts(rows, stored, before, former))
+    if not after.key:
+        _take_key(stored, after, dropped)
+        return
     if required:
         log_unknown_keys(rows, after, required)
     if not stored.pending.exists() and _is_unique(rows, after.key, required):
@@ -80,7 +84,7 @@ def _give_key(stored: KeyedTable, after: TableSchema) -> None:
     rows, waiting = stored.silver.rows(), stored.pending.rows() if stored.pending.exists() else None
     if waiting is not None and not waiting.isEmpty():
         hashed = tombstone_key(after.key).alias(TOMBSTONE_KEY)
-        newest = waiting.groupBy(hashed).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
+        newest = _unsettled(waiting, after).groupBy(hashed).agg(F.max(POSITION_COLUMN).alias(POSITION_COLUMN))
         at = rows.groupBy(hashed).agg(F.max(POSITION_COLUMN).alias(_ROW_POSITION))
         is_newer = F.col(_ROW_POSITION).isNull() | (F.col(POSITION_COLUMN) > F.col(_ROW_POSITION))
         stored.tombstones.write(newest.join(at, TOMBSTONE_KEY, "left").where(is_newer).drop(_ROW_POSITION))
@@ -93,6 +97,34 @@ def _give_key(stored: KeyedTable, after: TableSchema) -> None:
             *(after.table, hidden, ", ".join(after.key)),
         )
     stored.silver.rekey(ranked.where(_IS_SHOWN).drop(_IS_SHOWN), after, changed=bool(hidden))
+    if waiting is not None:
+        stored.pending.rekey(waiting.limit(0), after, changed=True)
+
+
+def _unsettled(waiting: DataFrame, table_schema: TableSchema) -> DataFrame:
+    """Returns the pending removals of a table without a key that have still to remove a row. The others wait beside a
+    row that they have removed, which has `COLUMN_POSITIONS`."""
+    is_row, content = F.col(COLUMN_POSITIONS).isNotNull(), content_hash(table_schema.names)
+    number = F.row_number().over(Window.partitionBy(content, is_row).orderBy(POSITION_COLUMN))
+    removed = F.sum(is_row.cast("long")).over(Window.partitionBy(content))
+    numbered = waiting.withColumns({"_ingest_number": number, "_ingest_removed": removed})
+    return numbered.where(~is_row & (F.col("_ingest_number") > F.col("_ingest_removed")))
+
+
+def _take_key(stored: KeyedTable, after: TableSchema, dropped: Sequence[str]) -> None:
+    """Brings a table that leaves its key to `after`: its rows are whole from here on, and told apart by all columns."""
+    waiting = stored.pending.rows() if stored.pending.exists() else None
+    count = 0 if waiting is None else waiting.where(F.col(POSITION_COLUMN).isNotNull()).count()
+    if count:
+        _log.warning(
+            "%s has no key any more, by which %d rows would be found that are not shown: values of them have not come "
+            "yet, or newer rows had the same key. They are removed: if the source has them, read the table again",
+            *(after.table, count),
+        )
+    rows = stored.silver.rows()
+    gone = [name for name in dropped if name in rows.columns]
+    nulls = {name: F.lit(None).cast(rows.schema[name].dataType) for name in (*gone, COLUMN_POSITIONS)}
+    stored.silver.rekey(rows.withColumns(nulls), after, changed=bool(gone))
     if waiting is not None:
         stored.pending.rekey(waiting.limit(0), after, changed=True)
 

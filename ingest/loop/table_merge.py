@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from ingest.batches.decoding import BatchChanges
 from ingest.batches.documents import require_rows
 from ingest.batches.group_stats import CHANGE
-from ingest.batches.key_split import last_position, split_by_key
+from ingest.batches.key_split import account_of_repeated, last_position, split_at, split_by_key
 from ingest.batches.missing_schema import why_no_schema
 from ingest.batches.policies.batch_policy import BatchPolicy
 from ingest.batches.rules import Rules
@@ -27,7 +27,8 @@ from ingest.changelog.change import CODE, EVENT_ID
 from ingest.changelog.image_reader import ImageChoice
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER
 from ingest.delta.conflict_retry import retry_on_conflict
-from ingest.errors import ConfigError, Contended
+from ingest.errors import ConfigError
+from ingest.evolution.definition import Place
 from ingest.evolution.keys import Key
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.lakehouse.schema_history import SchemaHistory
@@ -36,13 +37,12 @@ from ingest.loop.refusals import Refusals
 from ingest.loop.table_schemas import Refused, TableSchemas
 from ingest.loop.unfinished_slices import SliceCommits, UnfinishedSlices
 from ingest.loop.unordered_keys import UnorderedKeys
-from ingest.loop.writing import EmptiedTables, commit_changeset, commit_nothing
+from ingest.loop.writing import EmptiedTables, commit_changeset, commit_nothing, require_same_columns
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
-from ingest.reconcile import Changeset, TableState, reconcile, table_state
-from ingest.reconcile.former_texts import without_deleted_texts
+from ingest.reconcile import Changeset, TableState, Truncation, table_state
 from ingest.reconcile.scd2 import RowHistory
-from ingest.reconcile.several_keys import reconcile_several_keys, require_rekeyable
+from ingest.reconcile.several_keys import require_rekeyable
 from ingest.spark.checkpoints import checkpoint_scope
 
 _ACCOUNT = "account"
@@ -118,22 +118,29 @@ class TableMerge:
         self._refusals.of_other_databases(batch, owned.foreign)
         return account
 
-    def _merge(self, batch: TableBatch, schemas: Schemas, origin: str, carried: Key | None = None) -> Account:
+    def _merge(
+        self,
+        batch: TableBatch,
+        schemas: Schemas,
+        origin: str,
+        carried: Key | None = None,
+        shares: Mapping[Key, TableBatch] | None = None,
+    ) -> Account:
         """Merges a batch of the table's own events and returns its account. `origin`: the table's server and database.
-        `carried`: the key of all events, if it is not the one in force.
+        `carried`: the key of all events, if it is not the one in force. `shares`: of a table without a key, by key.
 
         A slice that was under way when a run died is merged again as a whole: what is stored already changes nothing.
         Rows of a keyless table are counted, so there the part that is stored is left out."""
-        declared_types = self._rules.columns.get(batch.table, {})
-        incoming = [(g, schemas.columns(g, declared_types)) for g in batch.groups if g.kind == CHANGE]
-        read = batch.count
+        read, types = batch.count, self._rules.columns.get(batch.table, {})
+        incoming = [(g, schemas.columns(g, types)) for g in batch.groups if g.kind == CHANGE]
         if not self._rules.keyless and self.table_schemas.is_keyless(batch):
             return Account(batch.table, read, suppressed=read)
         stored, table_schema, refused, policy, has_other_writers = self._load_state(batch, incoming, schemas, origin)
-        if carried is None:
-            self.table_schemas.require_key(batch, incoming, stored)
-        if carried is None and table_schema is not None and (others := self.table_schemas.other_keys(batch)):
-            return self._merge_each_key(batch, others, schemas, origin)
+        if carried is None and not shares and table_schema is not None:
+            if (since := self.table_schemas.table_keys.loss_of_key(batch, incoming, stored)) is not None:
+                return self._merge_without_key(batch, since, schemas, origin)
+            if others := self.table_schemas.table_keys.other_keys(batch):
+                return self._merge_each_key(batch, others, schemas, origin)
         if table_schema is not None and not table_schema.key:
             commits = self._commits_of_keyless(batch, stored, has_other_writers)
             if commits.silver is not None:
@@ -147,29 +154,26 @@ class TableMerge:
             quarantined = self._refusals.of_all_changes(batch, refused, reason)
             return Account(batch.table, read, truncation.applied, read - truncation.applied - quarantined, quarantined)
         quarantined = self._refusals.of_groups(batch, refused)
-        read_as = partial(self.table_schemas.as_declared, batch.table)
-        readable = [(group, read_as(columns)) for group, columns in policy.taken if group not in refused]
-        if not table_schema.key:
+        taken = [(group, columns) for group, columns in policy.taken if group not in refused]
+        readable = [(group, self.table_schemas.as_declared(batch.table, columns)) for group, columns in taken]
+        read_by = (readable, self._rules, self.table_schemas.arrived(batch.table), lives)
+        table_keys, former = self.table_schemas.table_keys, None
+        if table_schema.key:
+            changes = BatchChanges(batch, replace(table_schema, key=carried or table_schema.key), *read_by)
+        else:
             # A null tombstone names no row there.
-            batch = replace(batch, events=self._deliveries.without_duplicates(batch), tombstones=None)
-        arrived = self.table_schemas.arrived(batch.table)
-        key_schema = table_schema if carried is None else replace(table_schema, key=carried)
-        changes = BatchChanges(batch, key_schema, readable, self._rules, arrived, lives)
+            own, batch = (shares or {}).get((), batch), replace(batch, tombstones=None)
+            own = replace(own, events=self._deliveries.without_duplicates(own), tombstones=None)
+            changes = BatchChanges(own, table_schema, *read_by)
+            former = table_keys.former_keys(table_schema, shares or {}, read_by)
         if readable and carried is None:
             self._unordered.check(batch, table_schema, changes, stored)
         changeset = None
         if readable or batch.tombstones is not None or truncation.is_new:
-            live = without_deleted_texts(changes, stored.tombstones)
-            changeset = (
-                reconcile(live, table_schema, stored, truncation, batch.count, batch.key_changes)
-                if carried is None
-                else reconcile_several_keys(live, self.table_schemas.keys(batch.table, carried), stored, truncation)
-            )
+            changeset = table_keys.reconciled(batch, changes, table_schema, stored, truncation, carried, former)
         before = Account(batch.table, read, truncation.applied, quarantined=quarantined, ignored=policy.ignored)
         account = self._account(batch, before, changeset)
-        if stored.row_history is not None:
-            has_resyncs = truncation.resynced is not None
-            self._commit_history(stored.row_history, batch, table_schema, changes, changeset, has_resyncs)
+        self._commit_history(stored.row_history, batch, table_schema, changes, changeset, truncation)
         self._commit(batch, changeset, table_schema, stored, account)
         if table_schema.key:
             self._emptied.remove_gone(batch, stored, truncation)
@@ -177,18 +181,31 @@ class TableMerge:
 
     def _merge_each_key(self, batch: TableBatch, others: Mapping[Key, Key], schemas: Schemas, origin: str) -> Account:
         """Merges the events of each key on their own, those of the key that is in force at the end last, and returns
-        the account of all. `others`: `TableSchemas.other_keys`."""
+        the account of all. `others`: `TableKeys.other_keys`."""
         stored = self.table_state(batch.table)
         require_rekeyable(batch.table, stored, others)
         own, shares = split_by_key(batch, others)
-        # Null tombstones that only repeat the delete before them are counted, but in no share.
-        repeated = batch.count - own.count - sum(share.count for share in shares.values())
-        account = Account(batch.table, repeated, superseded=repeated)
-        account += Account(batch.table) if own.is_empty else self._merge(own, schemas, origin)
         last = {key: last_position(share) for key, share in shares.items()}
-        former = self.table_schemas.add_keys(batch.table, last, stored)
+        if self.table_schemas.table_keys.stays_keyless(batch, own, last, stored):
+            return self._merge(batch, schemas, origin, shares={(): own, **shares})
+        account = account_of_repeated(batch, [own, *shares.values()])
+        account += Account(batch.table) if own.is_empty else self._merge(own, schemas, origin)
+        former = self.table_schemas.table_keys.add_keys(batch.table, last, stored)
         for key in sorted(shares, key=lambda key: key not in former):
             account += self._merge(shares[key], schemas, origin, key if key in former else None)
+        return account
+
+    def _merge_without_key(self, batch: TableBatch, since: Place, schemas: Schemas, origin: str) -> Account:
+        """Merges the events with a key, takes the key from the table, merges those without one, then those that have
+        one again, and returns the account of all. `since`: the position through which events have the key first."""
+        keyed, shares = split_by_key(batch, {(): ()})
+        first, again = split_at(keyed, since)
+        account = account_of_repeated(batch, [first, again, shares[()]])
+        if not first.is_empty:
+            account += self._merge(replace(first, is_part=True), schemas, origin)
+        self.table_schemas.table_keys.lose_key(batch.table, since, self.table_state(batch.table))
+        for share in (shares[()], again):
+            account += self._merge(share, schemas, origin) if not share.is_empty else Account(batch.table)
         return account
 
     def _load_state(
@@ -205,7 +222,7 @@ class TableMerge:
         has_other_writers = self._pin_snapshots(batch.table, stored)
         table_schema, refused, policy = self.table_schemas.evolve(batch, incoming, stored, schemas, origin)
         if has_other_writers and table_schema is not None:
-            _require_same_columns(stored, table_schema)
+            require_same_columns(stored, table_schema)
         return stored, table_schema, refused, policy, has_other_writers
 
     def _account(self, batch: TableBatch, before: Account, changeset: Changeset | None) -> Account:
@@ -234,7 +251,7 @@ class TableMerge:
         """Brings a table to what messages tell of it, if it has no events to merge. Does nothing if it is new."""
         stored = self.table_state(table)
         self._pin_snapshots(table, stored)
-        self.table_schemas.told_tables.follow(table, stored)
+        self.table_schemas.told_tables.follow(table, stored, loses_key=True)
 
     def table_state(self, table: str) -> TableState:
         """Returns the stored state of a table."""
@@ -277,7 +294,8 @@ class TableMerge:
         stored: TableState,
         account: Account,
     ) -> None:
-        user_metadata = {WRITER: self._writer, THROUGH_BATCH: batch.through_batch, _ACCOUNT: asdict(account)}
+        slice_end = {WRITER: self._writer, THROUGH_BATCH: batch.through_batch, _ACCOUNT: asdict(account)}
+        user_metadata = {} if batch.is_part else slice_end
         quarantine = partial(self._refusals.of_changes, batch)
         if changeset is None:
             commit_nothing(table_schema, stored, user_metadata)
@@ -286,14 +304,16 @@ class TableMerge:
 
     def _commit_history(
         self,
-        row_history: RowHistory,
+        row_history: RowHistory | None,
         batch: TableBatch,
         table_schema: TableSchema,
         changes: BatchChanges,
         changeset: Changeset | None,
-        has_resyncs: bool,
+        truncation: Truncation,
     ) -> None:
         """Adds the batch to the row history, before silver: after a crash in between the same batch does both."""
+        if row_history is None:
+            return
         if not table_schema.key:
             raise ConfigError(
                 f"table {batch.table} has no key, so none of its rows has a history",
@@ -304,14 +324,4 @@ class TableMerge:
             applicable = applicable.join(F.broadcast(changeset.refused.select(EVENT_ID)), EVENT_ID, "left_anti")
         emptied = batch.emptied(self._rules.whole_snapshots)
         user_metadata = {WRITER: self._writer, THROUGH_BATCH: batch.through_batch}
-        row_history.add(applicable, emptied, table_schema, user_metadata, has_resyncs)
-
-
-def _require_same_columns(stored: TableState, table_schema: TableSchema) -> None:
-    """Raises Contended where silver has other columns than the catalog: another writer has changed the table and not
-    recorded it yet."""
-    if stored.silver.exists() and not stored.silver.has(table_schema):
-        raise Contended(
-            f"table {table_schema.table} has other columns than its catalog entry: a rebuild is running, or died",
-            "run the same command again; continue a rebuild that died with: ingest backfill PIPELINE --rebuild",
-        )
+        row_history.add(applicable, emptied, table_schema, user_metadata, truncation.resynced is not None)

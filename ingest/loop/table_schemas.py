@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -11,8 +11,7 @@ from itertools import chain
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.batches.group_stats import CHANGE, Group
-from ingest.batches.key_split import have_schema, last_positions_by_key, part_keys, tombstone_keys
+from ingest.batches.group_stats import Group
 from ingest.batches.limits import require_distinct_columns
 from ingest.batches.policies.batch_policy import BatchPolicy
 from ingest.batches.policies.change_policies import ChangePolicies
@@ -24,10 +23,9 @@ from ingest.batches.table_owner import OwnedBatch, owned_batch
 from ingest.changelog.envelope import RESYNCED, key_json
 from ingest.evolution.column_types import unreadable, with_newest_types
 from ingest.evolution.declared_types import as_declared, differences
-from ingest.evolution.definition import Place
-from ingest.evolution.followed import followed_columns, told_key
+from ingest.evolution.followed import followed_columns
 from ingest.evolution.inference import columns_for_table, stored_column
-from ingest.evolution.keys import Key, dropped_key, newest_key, other_keys
+from ingest.evolution.keys import Key
 from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import (
@@ -38,13 +36,12 @@ from ingest.evolution.policies import (
     with_hashed_types,
 )
 from ingest.lakehouse.catalog import CatalogEntry
-from ingest.lakehouse.rekeying import newest_position
 from ingest.lakehouse.schema_history import SchemaHistory, SchemaOutcomes
-from ingest.loop.told_tables import ToldTables, columns_of_group, new_as_told, told_keys
+from ingest.loop.told_tables import ToldTables, columns_of_group, new_as_told
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import TableState
-from ingest.reconcile.several_keys import SeveralKeys
+from ingest.reconcile.table_keys import TableKeys
 from ingest.reconcile.table_revisions import TableRevisions
 from ingest.values.columns import Column
 
@@ -72,6 +69,7 @@ class TableSchemas:
         self._keys: dict[str, tuple[int, tuple[str, ...] | None]] = {}
         self._seen = SeenVersions(rules)
         self.policies = ChangePolicies(rules, SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline))
+        self.table_keys = TableKeys(rules, self.revisions, self.policies)
         self._compared = set[str]()
         history = SchemaHistory(spark, lakehouse.schemas, pipeline)
         self.told_tables = ToldTables(history, rules, self.revisions, self.policies, known_messages)
@@ -125,65 +123,6 @@ class TableSchemas:
             known = self._key(batch)
             self._keys[batch.table] = (batch.through_batch, known)
         return known
-
-    def other_keys(self, batch: TableBatch) -> dict[Key, Key]:
-        """Returns the keys that changes carry and that are not the one in force: names in the events → columns of the
-        table. Empty where the key is declared."""
-        entry, found = self.revisions.get(batch.table), dict[Key, Key]()
-        if entry is None or batch.table in self._rules.primary_keys or batch.table in self._rules.append_only:
-            return found
-        in_force, names, spelling = entry.table_schema.key, entry.table_schema.names, self._rules.spelling(batch.table)
-        self.revisions.log_part_keys(batch.table, in_force, part_keys(batch, in_force))
-        carried = [(g.keys, g.schema_id is not None) for g in batch.groups if g.kind == CHANGE]
-        told = told_keys(batch, entry, spelling) if entry.told_versions else {}
-        if entry.former_keys:
-            carried.append((tombstone_keys(batch), True))
-        for keys, is_whole in carried:
-            if keys and keys != (in_force,):
-                known = (*entry.former_keys, *found.values())
-                found |= other_keys(keys, in_force, known, names, spelling, is_whole, told)
-        # A key without a schema may leave out a column that is null.
-        parts = [names for names, key in found.items() if set(key) < set(in_force) and not have_schema(batch, names)]
-        return {names: key for names, key in found.items() if names not in parts}
-
-    def require_key(self, batch: TableBatch, incoming: Incoming, stored: TableState) -> None:
-        """Raises TableUnusable where the table has a key, but the newest changes of the batch carry none, though their
-        images have its columns. Others are bad events, which are quarantined. `incoming`: the batch's columns."""
-        entry = self.revisions.get(batch.table)
-        if entry is None or not entry.table_schema.key or batch.table in self._rules.append_only:
-            return
-        declared = self._rules.primary_keys.get(batch.table)
-        if declared == ():
-            raise dropped_key(batch.table, entry.table_schema.key)
-        if declared is None and any(() in (g.keys or ()) for g in batch.groups if g.kind == CHANGE):
-            spelling, stored_names = self._rules.spelling(batch.table), entry.table_schema.names
-            sent = {column.name for _, columns in incoming for column in columns}
-            names = spelling.table_names(sorted(sent), stored_names)
-            key = [(k, *(name for name in names if names[name] == k)) for k in entry.table_schema.key]
-            with_key, without = last_positions_by_key(batch, key)
-            if without > max(with_key, newest_position(stored)):
-                raise dropped_key(batch.table, entry.table_schema.key)
-
-    def keys(self, table: str, carried: Key) -> SeveralKeys:
-        """Returns the keys of a table. `carried`: that of the events at hand."""
-        entry = self._entry(table)
-        return SeveralKeys(entry.table_schema, carried, entry.former_keys, entry.required_key)
-
-    def add_keys(self, table: str, last: Mapping[Key, Place], stored: TableState) -> tuple[Key, ...]:
-        """Records keys that events have carried, of which the one of the newest event is in force from here on, and
-        brings the stored tables to it. Returns the others. `last`: key → highest position of an event."""
-        entry = self._entry(table)
-        table_schema = entry.table_schema
-        newest = table_schema.key
-        if not newest or not told_key(entry.lives):
-            newest = newest_key(table_schema.key, newest_position(stored), last)
-        if not newest:
-            raise dropped_key(table, min(last))
-        former = tuple(sorted({*entry.former_keys, *last, table_schema.key} - {newest, ()}))
-        new = replace(entry, table_schema=replace(table_schema, key=newest), former_keys=former)
-        if new != entry:
-            self.revisions.record(entry, new, stored)
-        return former
 
     def names(self, table: str) -> set[str]:
         """Returns the names of the table's columns; empty where it is new."""
@@ -246,7 +185,9 @@ class TableSchemas:
         known = entry.versions if entry else told
         versions = known | shown if shown else known
         new = CatalogEntry(self._pipeline, stored.silver.path, table_schema, 0, topics, origin, versions)
-        new = replace(new, former_keys=entry.former_keys, refold=entry.refold) if entry else new
+        if entry is not None:
+            former, since = entry.former_keys, entry.keyless_since
+            new = replace(new, former_keys=former, keyless_since=since, refold=entry.refold)
         if shown or entry is None or columns != entry.table_schema.columns:
             columns = followed_columns(columns, new.lives, versions) if told else columns
             new = replace(new, table_schema=replace(table_schema, columns=with_newest_types(columns, new.lives)))

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
-from ingest.batches.group_stats import CHANGE, Group
+from ingest.batches.group_stats import Group
 from ingest.batches.limits import require_within
 from ingest.batches.policies.change_policies import ChangePolicies
 from ingest.batches.rules import Rules
-from ingest.batches.table_batch import TableBatch
 from ingest.changelog.ddl_message import DDL_MESSAGE
 from ingest.changelog.origin import UNNAMED, former_origin, origins_differ
 from ingest.changelog.spelling import Spelling
@@ -22,7 +21,6 @@ from ingest.evolution.followed import (
     columns_now,
     followed_columns,
     in_table_names,
-    key_now,
     renamed_key,
     told_key,
     versions_by_name,
@@ -39,6 +37,7 @@ from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.schema_history import SchemaHistory, ToldVersion
 from ingest.merge.table_schema import TableSchema
 from ingest.reconcile import TableState
+from ingest.reconcile.lost_keys import told_loss, without_key
 from ingest.reconcile.several_keys import require_rekeyable
 from ingest.reconcile.table_revisions import TableRevisions
 from ingest.suppression.personal_names import require_new_names
@@ -134,9 +133,10 @@ class ToldTables:
             known.in_table_names[of_table] = in_table_names(every, self._rules.spelling(table), columns)
         return known.in_table_names[of_table]
 
-    def follow(self, table: str, stored: TableState, origin: str = "") -> None:
+    def follow(self, table: str, stored: TableState, origin: str = "", loses_key: bool = False) -> None:
         """Brings a table to what messages tell of it: first to other names and new columns, then to another key. Of a
-        new table it only decides on the changes. `origin`: its server and database.
+        new table it only decides on the changes. `origin`: its server and database. `loses_key`: also to none, as no
+        event that carries a key is about to be merged.
 
         Raises TableUnusable if the schema policy refuses a change, or if a personal column has got a name that the
         pipeline's file doesn't have."""
@@ -158,6 +158,9 @@ class ToldTables:
             former_keys = tuple(sorted({*entry.former_keys, entry.table_schema.key} - {key}))
             rekeyed = replace(entry, table_schema=replace(entry.table_schema, key=key), former_keys=former_keys)
             self._revisions.record(entry, rekeyed, stored)
+        elif loses_key and not self._rules.has_declared_key(table) and (since := told_loss(entry, stored)) is not None:
+            require_rekeyable(table, stored, {(): ()})
+            self._revisions.record(entry, without_key(entry, since), stored)
 
     def _require_new_names(self, table: str, told: frozenset[Version]) -> None:
         settings = self._rules.personal_columns(table)
@@ -276,16 +279,3 @@ def columns_of_group(
     if group.may_have_unplaced_reads:
         last = max(last, *now.places)  # They are as new as the table.
     return columns_now(arrived, names, now, group.first_position, last)
-
-
-def told_keys(batch: TableBatch, entry: CatalogEntry, spelling: Spelling) -> dict[Key, Key]:
-    """Returns the keys of changes whose columns have other names now: names in the events → columns of the table."""
-    found: dict[Key, Key] = {}
-    for group in batch.groups:
-        for names in (group.keys or ()) if group.kind == CHANGE else ():
-            then = tuple(spelling.table_names(names, entry.table_schema.names).values())
-            is_newest = group.first_position >= max(entry.lives.places, default=())
-            key = None if is_newest else key_now(then, entry.lives, group.first_position, group.last_position)
-            if key is not None and key != then:
-                found[names] = key
-    return found

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import POSITION_COLUMN
 from ingest.changelog.position import position_literal, right_before_snapshot
+from ingest.errors import Contended
 from ingest.evolution.definition import Place
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.tombstones import EmptiedAt
@@ -79,6 +80,16 @@ def _compact(stored: TableState, table_schema: TableSchema) -> bool:
     """Compacts the small files of the first table that has enough of them: silver shows the batch already, and the next
     one waits. Returns whether there was any."""
     return any(table.compact(table_schema) for table in stored.tables) or stored.tombstones.compact()
+
+
+def require_same_columns(stored: TableState, table_schema: TableSchema) -> None:
+    """Raises Contended where silver has other columns than the catalog: another writer has changed the table and not
+    recorded it yet."""
+    if stored.silver.exists() and not stored.silver.has(table_schema):
+        raise Contended(
+            f"table {table_schema.table} has other columns than its catalog entry: a rebuild is running, or died",
+            "run the same command again; continue a rebuild that died with: ingest backfill PIPELINE --rebuild",
+        )
 
 
 class EmptiedTables:

@@ -37,10 +37,10 @@ def reconcile_keyless(
     """Returns the rows to add to and remove from silver, and the debts to add to and remove from `pending`. Every event
     of the batch counts once."""
     known = eras(table_schema.names, changes.lives.untold_below)
-    entries = checkpoint(_entries(changes, table_schema, truncation, known))
+    entries = checkpoint(keyless_entries(changes, table_schema, truncation, known))
     refused = entries.where(F.col(CODE).isNotNull()).dropDuplicates([EVENT_ID])
     good = entries.join(F.broadcast(refused.select(EVENT_ID)), EVENT_ID, "left_anti")
-    good = good.select(*map(quoted, _columns(table_schema)))
+    good = good.select(*map(quoted, entry_columns(table_schema)))
     counted = good.agg(F.max(F.col(SIDE) == DEBT).alias("debts"), F.count_distinct(EVENT_ID).alias("applied")).first()
     assert counted is not None
     net = with_cancelled(_with_stored(good, table_schema, stored, bool(counted.debts), known), known)
@@ -65,7 +65,8 @@ def reconcile_keyless(
     return Changeset(silver, pending, None, refused if quarantined else None, counted.applied, quarantined)
 
 
-def _columns(table_schema: TableSchema) -> list[str]:
+def entry_columns(table_schema: TableSchema) -> list[str]:
+    """Returns the columns of credits and debts."""
     return [
         *(c.name for c in table_schema.columns),
         POSITION_COLUMN,
@@ -78,7 +79,7 @@ def _columns(table_schema: TableSchema) -> list[str]:
     ]
 
 
-def _entries(
+def keyless_entries(
     changes: BatchChanges, table_schema: TableSchema, truncation: Truncation, known: Sequence[Era]
 ) -> DataFrame:
     """Returns the batch's credits and debts, by `SIDE`, with their `CONTENT`."""
@@ -98,12 +99,12 @@ def _with_stored(
     entries = [good]
     contents = F.broadcast(good.select(CONTENT).distinct())
     no_event = F.lit(None).cast(good.schema[EVENT_ID].dataType)
-    for side, rows in ((CREDIT, _rows(stored) if has_debts else None), (DEBT, _debts(stored))):
+    for side, rows in ((CREDIT, _rows(stored) if has_debts else None), (DEBT, waiting_rows(stored))):
         if rows is None:
             continue
         with_content = rows.withColumns(
             {CONTENT: content(table_schema.names, known), SIDE: F.lit(side), EVENT_ID: no_event}
-        ).select(*map(quoted, _columns(table_schema)))
+        ).select(*map(quoted, entry_columns(table_schema)))
         matching = [with_content.join(contents, CONTENT, "left_semi")]
         for era in known:
             stored_part, others = (era.holds_credit, era.may_have_debt)[:: 1 if side == CREDIT else -1]
@@ -120,7 +121,8 @@ def _rows(stored: TableState) -> DataFrame | None:
     return stored.silver.located() if stored.silver.exists() else None
 
 
-def _debts(stored: TableState) -> DataFrame | None:
+def waiting_rows(stored: TableState) -> DataFrame | None:
+    """Returns the pending rows of a keyless table, with their `LOCATION`; None if there are none."""
     if stored.pending_commit is not None:
         return stored.pending.located_before(stored.pending_commit)
     return stored.pending.located() if stored.pending.exists() else None

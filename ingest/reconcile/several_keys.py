@@ -77,11 +77,11 @@ def reconcile_several_keys(
     A partial image is refused: the row that has its other values can't be found any more."""
     everything = above_truncate(changes(ImageChoice.AFTER), truncation.position)
     newest = above_resync(compacted(everything, keys.carried), truncation.resynced)
-    states = checkpoint(_with_refusals(newest, keys, stored))
+    states = checkpoint(with_refusals(newest, keys, stored))
     refused = states.where(F.col(CODE).isNotNull())
     able = states.where(F.col(CODE).isNull()).drop(CODE, REASON)
     candidates = checkpoint(_candidates(able, keys, stored))
-    known = {key: _stored_facts(candidates, keys.hashed(key), stored) for key in (*keys.former, keys.table_schema.key)}
+    known = {key: stored_facts(candidates, keys.hashed(key), stored) for key in (*keys.former, keys.table_schema.key)}
     # By what is stored: a row has the position of its newest fact until a newer one comes.
     types = keys.table_schema.key_types
     rows = carriers(candidates.where(F.col(_ORIGIN) != _STATE), keys.table_schema.key, known, types)
@@ -95,7 +95,7 @@ def reconcile_several_keys(
     return _changeset(able, refused, candidates, left, keys, stored)
 
 
-def _with_refusals(states: DataFrame, keys: SeveralKeys, stored: TableState) -> DataFrame:
+def with_refusals(states: DataFrame, keys: SeveralKeys, stored: TableState) -> DataFrame:
     """Returns the states with a `CODE` where they can't be applied."""
     is_partial = F.col(CODE).isNull() & ~F.col(DELETED) & F.col(COLUMN_POSITIONS).isNotNull()
     refusal = {CODE: PARTIAL, REASON: _PARTIAL_REASON}
@@ -149,7 +149,7 @@ def _of(rows: DataFrame, columns: Sequence[str], origin: int) -> DataFrame:
     return rows.select(*map(quoted, columns), F.lit(origin).alias(_ORIGIN))
 
 
-def _stored_facts(candidates: DataFrame, hashed_key: Column, stored: TableState) -> DataFrame:
+def stored_facts(candidates: DataFrame, hashed_key: Column, stored: TableState) -> DataFrame:
     """Returns the tombstones of the candidates' values of a key. `hashed_key`: its `tombstone_key`."""
     hashed = candidates.select(hashed_key.alias(TOMBSTONE_KEY), POSITION_COLUMN).distinct()
     if not stored.tombstones.exists():
@@ -166,11 +166,11 @@ def _changeset(
     waiting = hidden.where(F.col(_ORIGIN) != _IN_PENDING).withColumn(ACTION, F.lit(INSERT))
     kept = hidden.where(F.col(_ORIGIN) == _IN_PENDING).select(LOCATION)
     removed = candidates.where(F.col(_ORIGIN) == _IN_PENDING).select(LOCATION).join(kept, LOCATION, "left_anti")
-    new = checkpoint(_new_facts(able, keys.hashed(keys.carried), stored))
+    new = checkpoint(new_facts(able, keys.hashed(keys.carried), stored))
     applied = new.select(EVENT_ID).distinct().count()
     return Changeset(
-        _row_changes(shown),
-        _row_changes(checkpoint(waiting)),
+        located_changes(shown),
+        located_changes(checkpoint(waiting)),
         new.select(TOMBSTONE_KEY, POSITION_COLUMN) if applied else None,
         None if refused.isEmpty() else refused,
         applied,
@@ -200,7 +200,7 @@ def _silver_actions(candidates: DataFrame, left: DataFrame, keys: SeveralKeys) -
     return changed.drop(_ROW, "_ingest_old_key", _OLD_POSITION, _OLD_LOCATION)
 
 
-def _row_changes(states: DataFrame) -> RowChanges | None:
+def located_changes(states: DataFrame) -> RowChanges | None:
     """Returns the row changes; None if there are none."""
     counted = states.groupBy(ACTION, F.col(LOCATION)["file"].alias("file")).count().collect()  # a row per file
     files = frozenset(row["file"] for row in counted if row["file"] is not None)
@@ -208,9 +208,9 @@ def _row_changes(states: DataFrame) -> RowChanges | None:
     return RowChanges(states, actions, files, rows, by_location=True) if rows else None
 
 
-def _new_facts(able: DataFrame, hashed_key: Column, stored: TableState) -> DataFrame:
+def new_facts(able: DataFrame, hashed_key: Column, stored: TableState) -> DataFrame:
     """Returns the states that are newer than what is known of their values of `carried`, with their `TOMBSTONE_KEY`."""
     hashed = able.withColumn(TOMBSTONE_KEY, hashed_key)
-    known = _stored_facts(able, hashed_key, stored).withColumnRenamed(POSITION_COLUMN, _OLD_POSITION)
+    known = stored_facts(able, hashed_key, stored).withColumnRenamed(POSITION_COLUMN, _OLD_POSITION)
     is_new = F.col(_OLD_POSITION).isNull() | (F.col(POSITION_COLUMN) > F.col(_OLD_POSITION))
     return hashed.join(known, TOMBSTONE_KEY, "left").where(is_new).select(TOMBSTONE_KEY, POSITION_COLUMN, EVENT_ID)

@@ -75,7 +75,8 @@ class TableRevisions:
                         _log_unknown_keys(stored, before.table_schema, entry.table_schema)
                 else:  # A revision of its own, of all tables that hold rows.
                     former = [key for key in entry.former_keys if key != before.table_schema.key]
-                    rekey(stored, before.table_schema, entry.table_schema, former, entry.required_key)
+                    dropped = [name for name, life in entry.lives.shown.items() if life.end is not None]
+                    rekey(stored, before.table_schema, entry.table_schema, former, entry.required_key, dropped)
         self._brought_up[table] = entry.revision
 
     def _entry_of(self, newest: CatalogEntry, revision: int, known: CatalogEntry | None) -> CatalogEntry:

@@ -16,9 +16,12 @@ Part = TypeVar("Part")
 Record = dict[str, Any]
 
 
-def delivered(story: TableStory, random: Random, late_changes: bool = False) -> list[Event]:
+def delivered(
+    story: TableStory, random: Random, late_changes: bool = False, disordered_bags: bool = False
+) -> list[Event]:
     """Returns a delivery of a story's events with new offsets: some twice, runs again (a restarted connector goes
     back), and, unless the table is keyless at some time, in another order. Events of one statement stay together.
+    `disordered_bags`: a table that is keyless at some time comes in another order, each event once.
 
     A change of the definition precedes every event at or above its position, since capture reads the messages of DDL
     last; with `late_changes` it may come at any time."""
@@ -27,7 +30,10 @@ def delivered(story: TableStory, random: Random, late_changes: bool = False) -> 
     if not story.has_bags:
         again = random.sample(line, random.randint(0, len(line) // 6))
         line = _disordered([*line, *again], random)
-    for _ in range(random.randint(0, 2) if len(line) > 1 else 0):
+    elif disordered_bags:
+        line = random.sample(line, len(line))
+    is_once = story.has_bags and disordered_bags
+    for _ in range(random.randint(0, 2) if len(line) > 1 and not is_once else 0):
         until = random.randint(2, len(line))
         line = [*line[:until], *line[random.randrange(until - 1) :]]
     sent: list[Event] = []

@@ -46,7 +46,7 @@ UNCERTAIN = {
     "a shorter key may leave out a null": {("plain", "shorter_key")},
 }
 """Reason → form and table whose rows aren't compared."""
-STAY = ("gone", "former", "key_lost")
+STAY = ("gone", "former")
 """Tables that keep the rows from before under `evolve`."""
 _UNTOUCHED = 1
 """The ID of the row that is not written after the change."""

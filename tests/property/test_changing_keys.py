@@ -26,6 +26,7 @@ LANES = [
 """Numbers of tables, and of batches in which they are merged."""
 STATEMENTS = ("insert", "insert", "insert", "update", "update", "move", "delete", "alter key", "alter key")
 BEFORE_A_KEY = ("insert", "insert", "insert", "update", "update", "delete", "alter key")
+AFTER_A_KEY = ("insert", "update", "delete", "insert", "update")
 
 KNOWN = (
     (("id", "r"), "c1,7@10(1,7,a) c1,8@20(1,8,b) #id@30 c2@40(2,7,c)"),
@@ -58,10 +59,25 @@ def stories_of_new_keys(random: Random) -> Iterator[TableStory]:
         kinds = ["insert", "insert", *random.choices(BEFORE_A_KEY, k=random.choice((8, 20)))]
         drawn = [Statement(kind, random.getrandbits(32)) for kind in kinds]  # type: ignore[arg-type]
         story = interpret(start, drawn, f"public.t{number}", full=True)
-        sent = [event.carried.key for event in story.events if event.carried is not None and event.ddl is None]
-        keys = [key for key, _ in groupby(sent)]
+        keys = [key for key, _ in groupby(sent_keys(story))]
         if len(keys) == 2 and not keys[0]:
             yield story
+
+
+def stories_of_lost_keys(random: Random) -> Iterator[TableStory]:
+    """Yields tables that lose their key for good."""
+    for number in count():
+        start = random_definition(random, "adaptive", keyless=False)
+        kinds = ["insert", "insert", *random.choices(BEFORE_A_KEY, k=random.choice((8, 20)))]
+        drawn = [Statement(kind, random.getrandbits(32)) for kind in [*kinds, *AFTER_A_KEY]]  # type: ignore[arg-type]
+        story = interpret(start, drawn, f"public.t{number}", full=True)
+        keys = [key for key, _ in groupby(sent_keys(story))]
+        if len(keys) > 1 and keys[-1] == () and () not in keys[:-1]:
+            yield story
+
+
+def sent_keys(story: TableStory) -> list[tuple[str, ...] | None]:
+    return [event.carried.key for event in story.events if event.carried is not None and event.ddl is None]
 
 
 @pytest.mark.long
@@ -90,3 +106,23 @@ def test_tables_are_those_of_the_source_where_messages_tell_the_keys(
     spark: SparkSession, tmp_path: Path, cases: int, batches: int
 ) -> None:
     check_rows(spark, tmp_path, stories, SEED + 1, cases, batches, told=True)
+
+
+@pytest.mark.parametrize(
+    ("batches", "told"),
+    [(1, False), *(pytest.param(*one, marks=pytest.mark.long) for one in ((6, False), (1, True), (6, True)))],
+)
+def test_tables_that_lose_their_key_are_what_their_events_show(
+    spark: SparkSession, tmp_path: Path, batches: int, told: bool
+) -> None:
+    check_rows(spark, tmp_path, stories_of_lost_keys, SEED, CASES, batches, told)
+
+
+@pytest.mark.parametrize(
+    ("batches", "told"),
+    [(6, False), *(pytest.param(*one, marks=pytest.mark.long) for one in ((1, False), (1, True), (6, True)))],
+)
+def test_events_of_tables_that_lose_their_key_may_come_in_any_order(
+    spark: SparkSession, tmp_path: Path, batches: int, told: bool
+) -> None:
+    check_rows(spark, tmp_path, stories_of_lost_keys, SEED + 2, CASES, batches, told, disordered_bags=True)
