@@ -66,6 +66,8 @@ RESYNCS = ("tests/property/test_resyncs.py", "-k", "not any")
 SUBJECT_INDEX = ("tests/erasure/test_subject_index.py",)
 TOLD = ("tests/loop/test_told_tables.py", "-k", "of_the_source and many")
 TOLD_KEYS = ("tests/loop/test_told_tables.py", "-k", "come_after")
+TOLD_NAMES = ("tests/loop/test_told_tables.py", "-k", "names_that")
+LOST_KEYS = ("tests/loop/test_dropped_keys.py", "-k", "late_event")
 LATE_MESSAGES = ("tests/loop/test_told_tables.py", "-k", "not_revise")
 LIVES = ("tests/evolution/test_lives_of_random_tables.py",)
 REVISED = ("tests/evolution/test_revisions.py",)
@@ -1388,6 +1390,34 @@ MUTANTS = [
         'return refold.reason if any(_holds(stored, lost) for lost in refold.ranges) else ""',
         'return ""',
         LATE_MESSAGES,
+    ),
+    Mutant(
+        "events are read by the names that they have",
+        "loop/table_schemas.py",
+        "carried if told is None else columns_of_group(group, carried, columns, told, spelling)",
+        "carried",
+        TOLD_NAMES,
+    ),
+    Mutant(
+        "late events of a former key leave the rows below them",
+        "reconcile/formerly_keyed.py",
+        "return survivors(entries, known, types)",
+        "return entries",
+        LOST_KEYS,
+    ),
+    Mutant(
+        "a row that was removed before a late event of its key is forgotten",
+        "reconcile/formerly_keyed.py",
+        "is_kept = number <= F.least(rows, removals, F.greatest(old_rows, old_removals))",
+        "is_kept = F.lit(False)",
+        LOST_KEYS,
+    ),
+    Mutant(
+        "rows leave no tombstone of a key that is gone",
+        "lakehouse/rekeying.py",
+        "    stored.tombstones.write(_old_facts(rows, stored, before, former))\n    if not after.key:\n",
+        "    if not after.key:\n",
+        LOST_KEYS,
     ),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,7 +25,7 @@ from ingest.testing.tables import TableStory
 from tests.changelogs import write
 
 pytestmark = pytest.mark.spark
-INT, TEXT = SourceColumn("integer"), SourceColumn("text")
+INT, TEXT, DATE = (SourceColumn(name) for name in ("integer", "text", "date"))
 AGREES: tuple[list[Any], ...] = ([], [])
 
 
@@ -252,6 +253,19 @@ def test_events_show_the_table_that_follows_a_dropped_one_if_no_message_does(
         pairs.append(as_debezium(source.story(), sent, server=f"srv{number}"))
     records = interleaved([[record for pair in zip(*pairs, strict=True) for record in pair]], Random(0))
     merged(spark, tmp_path, [same.story(), other.story()], records, size)
+
+
+def test_a_late_event_is_read_by_the_names_that_its_columns_have_now(spark: SparkSession, tmp_path: Path) -> None:
+    """The name of one of its columns is that of the key by now, whose values have another type."""
+    source = Source("public.taken", ("id",), id=INT, a=DATE)
+    source.write("c", id=1, a=date(2026, 1, 1))
+    source.write("c", id=2, a=date(2026, 1, 2))
+    source.rename("a", "b")
+    source.rename("id", "a")
+    source.write("c", a=3, b=date(2026, 1, 3))
+    records = as_debezium(source.story(), source.events)
+    late_one = records.pop(2)
+    merged(spark, tmp_path, [source.story()], interleaved([[*records, late_one]], Random(0)), len(records))
 
 
 def late(story: TableStory) -> list[Record]:
