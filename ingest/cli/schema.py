@@ -12,10 +12,12 @@ import typer
 from rich.table import Table
 
 from ingest.cli.printing import plain_console
-from ingest.config import json_schema_text, load
+from ingest.config import Pipeline, json_schema_text, load
 from ingest.errors import ConfigError
+from ingest.evolution.definition import Origin
 from ingest.failures.conversion import converting_errors
 from ingest.pipeline.definition_changes import DefinitionChange, table_changes
+from ingest.pipeline.pending_changes import unfollowed_tables
 from ingest.spark.session import running
 
 
@@ -41,17 +43,26 @@ def schema(
         return
     if pipeline is None:
         raise ConfigError(f"the pipeline of table {table} is not given", "name it with --pipeline")
-    changes = _changes(table, pipeline)
+    loaded = load(pipeline)
+    changes = _changes(table, loaded)
+    note = note_on(table, changes, loaded)
     if as_json:
-        typer.echo(json.dumps({"table": table, "changes": [_plain(c) for c in changes]}, ensure_ascii=False))
+        typer.echo(json.dumps({"table": table, "changes": [*map(_plain, changes)], "note": note}, ensure_ascii=False))
     else:
         _show(table, changes)
+        if note is not None:
+            typer.echo(note)
 
 
-def _changes(table: str, pipeline: str) -> list[DefinitionChange]:
-    loaded = load(pipeline)
+def _changes(table: str, loaded: Pipeline) -> list[DefinitionChange]:
     with running(f"ingest schema {loaded.name}", loaded.session) as spark, converting_errors(loaded):
         return table_changes(spark, loaded.name, loaded.layout, table)
+
+
+def note_on(table: str, changes: Sequence[DefinitionChange], pipeline: Pipeline) -> str | None:
+    """Returns a sentence if messages tell of a table that goes by declared renames; else None."""
+    is_told = any(change.origin == Origin.TOLD for change in changes)
+    return unfollowed_tables(pipeline).get(table) if is_told else None
 
 
 def _plain(change: DefinitionChange) -> dict[str, Any]:

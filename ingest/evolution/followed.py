@@ -143,6 +143,15 @@ def renamed_away(names: Collection[str], now: Lives) -> tuple[str, str] | None:
     return None
 
 
+def unfollowed(table: str) -> str:
+    """Returns a sentence about a table that goes by declared renames, though messages of its source tell them."""
+    return (
+        f"{table} goes by its events, since the pipeline's file declares its renames: what the messages of the source "
+        f"tell of it has no effect → remove tables: {{{table}: {{renames: …}}}}, and fold it anew (ingest backfill "
+        f"PIPELINE --rebuild --table {table})"
+    )
+
+
 def told_key(now: Lives) -> Key:
     """Returns the key in force that messages tell; () if none do, or if the table has none."""
     era = now.keys[-1] if now.keys else None

@@ -23,6 +23,7 @@ from ingest.evolution.followed import (
     in_table_names,
     renamed_key,
     told_key,
+    unfollowed,
     versions_by_name,
 )
 from ingest.evolution.keys import Key
@@ -80,6 +81,7 @@ class ToldTables:
         self._rules = rules
         self._known: _Known | None = None
         self._logged: set[Place] = set()
+        self._unfollowed: set[str] = set()
         self._checked: dict[str, frozenset[Version]] = {}
         self._admissions: dict[str, tuple[frozenset[Version], CatalogEntry | None, Admission]] = {}
 
@@ -100,7 +102,9 @@ class ToldTables:
         known = self._admissions.get(table)
         if known is None or known[0] is not told or known[1] is not entry:
             found = Admission(told)
-            if self._rules.follows_messages(table):
+            if not self._rules.follows_messages(table):
+                self._log_unfollowed(table)
+            else:
                 found = admitted(told, self._rules.policy_of(table), self._following(table, entry, told))
             known = self._admissions[table] = told, entry, found
         return known[2]
@@ -202,6 +206,13 @@ class ToldTables:
             self._log_faults(message for tables in by_origin.values() for found in tables.values() for message in found)
             self._known = known
         return known
+
+    def _log_unfollowed(self, table: str) -> None:
+        """Logs, once, that messages about a table have no effect."""
+        is_told = any(table in tables for tables in self._all().by_origin.values())
+        if is_told and table not in self._unfollowed:
+            self._unfollowed.add(table)
+            _log.warning("%s", unfollowed(table))
 
     def _log_faults(self, messages: Iterable[ToldVersion]) -> None:
         """Logs each message that can't be read, once."""

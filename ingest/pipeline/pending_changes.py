@@ -15,6 +15,7 @@ from ingest.config import Pipeline, TableSettings
 from ingest.errors import ChangelogUnusable
 from ingest.evolution.changes import AlterType, CreateTable, DropColumn, RenameColumn, SchemaChange, changes_between
 from ingest.evolution.definition import ColumnDefinition, Definition
+from ingest.evolution.followed import unfollowed
 from ingest.evolution.schema_policy import Outcome, outcome_of, summary
 from ingest.evolution.seen_versions import seen_definition, stored_version
 from ingest.lakehouse.schema_json import column_from_json, versions_from_json
@@ -109,6 +110,17 @@ def pending_changes(
             depends = tuple(_dependents(change, settings, key))
             found.append(PendingChange(shape.table, change.kind, summary(change), outcome, depends))
     return sorted(found, key=lambda change: change.table)
+
+
+def unfollowed_tables(pipeline: Pipeline) -> dict[str, str]:
+    """Returns table → a sentence, of each table on which messages of the source have no effect: it goes by the renames
+    that the pipeline's file declares."""
+    policies = {
+        table: policy_of(pipeline.schema_settings.of_table(settings.schema_settings))
+        for table, settings in pipeline.tables.items()
+        if settings.renames
+    }
+    return {table: unfollowed(table) for table, policy in sorted(policies.items()) if policy.follows_renames}
 
 
 def _declared_renames(table: KnownTable, settings: TableSettings, spelling: Spelling) -> dict[str, str]:

@@ -17,7 +17,7 @@ from ingest.evolution.policies import TableColumn
 from ingest.evolution.schema_policy import Outcome
 from ingest.evolution.seen_versions import seen_definition
 from ingest.lakehouse.schema_json import column_to_json, versions_to_json
-from ingest.pipeline.pending_changes import known_tables, pending_changes
+from ingest.pipeline.pending_changes import known_tables, pending_changes, unfollowed_tables
 from ingest.sources.newest_events import RecordShape, shape_of
 from ingest.values.columns import Column
 from tests.evolution.versions import at
@@ -118,6 +118,14 @@ def test_declared_renames_are_said(tmp_path: Path) -> None:
     assert found(of_key, shape(("no",), no="int32", name="string", total="int32")) == [
         ("rename.column id to no", Outcome.REFUSED, ("the table's key",))
     ]
+
+
+def test_tables_whose_declared_renames_keep_messages_from_taking_effect_are_said(tmp_path: Path) -> None:
+    renames = {"renames": {"name": "title"}}
+    (said,) = unfollowed_tables(shop(tmp_path, tables={ORDERS: renames, "public.plain": {}})).values()
+    assert "public.orders goes by its events" in said
+    assert "--rebuild --table public.orders" in said
+    assert unfollowed_tables(shop(tmp_path, tables={ORDERS: renames}, schema={"on_change": "lenient"})) == {}
 
 
 def test_events_without_a_schema_show_new_columns_only(tmp_path: Path) -> None:

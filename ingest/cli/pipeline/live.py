@@ -15,7 +15,7 @@ from ingest.config.source import SourceSettings
 from ingest.connector import Connectors, ReaderSettings, Risk, risks, topic_risks, version_risks
 from ingest.connector.recipe import POSTGRES_CLASS
 from ingest.errors import SourceRefused
-from ingest.pipeline.pending_changes import known_tables, pending_changes
+from ingest.pipeline.pending_changes import known_tables, pending_changes, unfollowed_tables
 from ingest.sources.captured import captured_offsets, is_remote
 from ingest.sources.declarations import mismatches, unseen_columns
 from ingest.sources.kafka import message_topics
@@ -38,8 +38,9 @@ def live_state(pipeline: Pipeline) -> dict[str, Any]:
     `captured` and `lag` are None unless `bronze` is "read"; it is "absent" before the first capture and "remote" in an
     object store. `connector` is None if the file names none. `risks` are settings of the connector and of topics that
     lose data; `problems` are declarations of the file that the newest events contradict, `notes` those that may be
-    outdated. `changes` are those of tables that the newest events show and that are not merged yet, with what becomes
-    of them; None for a catalog in an object store. Raises SourceRefused and Unreachable.
+    outdated, or that keep messages of the source from taking effect. `changes` are those of tables that the newest
+    events show and that are not merged yet, with what becomes of them; None for a catalog in an object store. Raises
+    SourceRefused and Unreachable.
     """
     admin = KafkaAdmin(pipeline.source.kafka)
     tables = admin.topics(pipeline.source.topics, pipeline.source.changelog_pattern)
@@ -76,7 +77,7 @@ def live_state(pipeline: Pipeline) -> dict[str, Any]:
         ],
         "changes": None if remote else _pending(pipeline, shapes),
         "problems": mismatches(pipeline, shapes),
-        "notes": unseen_columns(pipeline, shapes),
+        "notes": [*unseen_columns(pipeline, shapes), *(unfollowed_tables(pipeline).values() if messages else ())],
     }
 
 
