@@ -35,6 +35,7 @@ from ingest.evolution.seen_versions import untyped_version
 from ingest.evolution.told.admission import Admission, admitted
 from ingest.evolution.told.taken_table import FollowingTable
 from ingest.lakehouse.catalog import CatalogEntry
+from ingest.lakehouse.rekeying import newest_position
 from ingest.lakehouse.schema_history import SchemaHistory, ToldVersion
 from ingest.merge.table_schema import TableSchema
 from ingest.reconcile import TableState
@@ -82,6 +83,7 @@ class ToldTables:
         self._known: _Known | None = None
         self._logged: set[Place] = set()
         self._unfollowed: set[str] = set()
+        self._merged_before: dict[str, Place] = {}
         self._checked: dict[str, frozenset[Version]] = {}
         self._admissions: dict[str, tuple[frozenset[Version], CatalogEntry | None, Admission]] = {}
 
@@ -116,8 +118,10 @@ class ToldTables:
         versions = frozenset[Version]()
         if entry is not None:
             versions = entry.versions or frozenset({untyped_version(entry.table_schema.columns)})
-            if not entry.told_versions and (seen := max((one.since for one in entry.versions), default=())):
-                # Its events have shown these changes before.
+            seen = max((one.since for one in entry.versions), default=())
+            if not entry.told_versions and seen:
+                # Its events have shown these changes before, or went on without showing them.
+                seen = max(seen, self._merged_before.get(table, ()))
                 accepted |= {one.since for one in told if one.since <= seen}
         return FollowingTable(key, self._rules.has_declared_key(table), versions, frozenset(accepted))
 
@@ -147,6 +151,9 @@ class ToldTables:
         self._revisions.bring_up(table, stored)
         entry = self._revisions.rename(table, self._rules.new_names(table), stored)
         self._require_new_names(table, self._told(table, entry, origin))
+        if entry is not None and not entry.told_versions and table not in self._merged_before:
+            self._merged_before[table] = newest_position(stored)
+            self._admissions.pop(table, None)
         admission = self.admission(table, origin)
         self._policies.settle(table, admission.decisions, told=True)
         if entry is None:

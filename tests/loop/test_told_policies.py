@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from ingest.backfill.recomputing import recompute_tables
 from ingest.names import Lakehouse
+from ingest.testing.source_table import UNKNOWN, TableChange
 from ingest.testing.table_deliveries import interleaved
 from ingest.testing.table_records import as_debezium
 from tests.changelogs import Record
@@ -239,3 +241,37 @@ def test_messages_that_come_after_all_events_leave_what_the_policy_made_of_these
         captured(spark, shop, folder, interleaved([late], Random(0)), batch=1)
         assert merge_all(spark, shop, at_once) == {}
         assert rows(spark, shop.layout) == BESIDE
+
+
+@pytest.mark.long
+def test_a_change_that_no_event_shows_is_not_refused_where_events_went_on_before_messages_were_followed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = Source(ORDERS, ("id",), id=INT, a=INT, t=TEXT)
+    for number in (1, 2):
+        source.write("c", id=number, a=number, t="x")
+    source.alter(TableChange("alter.default", "a", to=replace(source.table.columns["a"], default=UNKNOWN)))
+    source.write("c", id=3, a=3, t="x")
+    records = as_debezium(source.story(), source.events)
+    is_message = [record["topic"].endswith(".message") for record in records]
+    events = [record for record, told in zip(records, is_message, strict=True) if not told]
+    messages = [record for record, told in zip(records, is_message, strict=True) if told]
+    source.write("c", id=4, a=4, t="x")
+    events += as_debezium(source.story(), source.events[-1:])
+    shop = pipeline(tmp_path, schema={"on_change": "fail"})
+    records = interleaved([[*events[:3], *messages, events[3]]], Random(0))
+    for count in (3, len(records)):
+        captured(spark, shop, tmp_path, records[:count], batch=1)
+        assert merge_all(spark, shop, at_once=True) == {}
+    assert len(rows(spark, shop.layout) or ()) == 4
+
+
+@pytest.mark.long
+def test_messages_about_a_table_with_declared_renames_are_said_once_to_have_no_effect(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = pipeline(tmp_path, tables={ORDERS: {"renames": {"a": "b"}}})
+    captured(spark, shop, tmp_path, changelog(renamed), batch=1)
+    assert merge_all(spark, shop, at_once=True) == {}
+    assert rows(spark, shop.layout) == {number: {"b": one["b"], "t": one["t"]} for number, one in BESIDE.items()}
+    assert sum("goes by its events" in record.getMessage() for record in caplog.records) == 1
