@@ -278,7 +278,7 @@ MUTANTS = [
     ),
     Mutant(
         "a number of any length counts as exact",
-        "evolution/inference.py",
+        "evolution/inferred/inference.py",
         "lambda digits: ~_is_exact(digits)",
         "lambda digits: F.lit(False)",
         BATCHES,
@@ -819,14 +819,14 @@ MUTANTS = [
     ),
     Mutant(
         "keys of late rows of an erased subject are not suppressed",
-        "loop/suppress.py",
+        "loop/suppression/suppress.py",
         "own_keys = flagged.where(BEFORE_CUTOFF).select(",
         "own_keys = flagged.where(BEFORE_CUTOFF).limit(0).select(",
         SUPPRESSION,
     ),
     Mutant(
         "late children of an erased subject stay",
-        "loop/late_children.py",
+        "loop/suppression/late_children.py",
         "retry_on_conflict()(part.remove, rows.withColumn(ACTION, F.lit(DELETE)), table_schema, {})",
         "0",
         SUPPRESSION,
@@ -840,7 +840,7 @@ MUTANTS = [
     ),
     Mutant(
         "masked rows are not saved before the removal",
-        "loop/late_children.py",
+        "loop/suppression/late_children.py",
         'self._keep(table_schema, children.select(f"{_ROW}.*", F.col("request").alias(REQUEST)))',
         "pass",
         MASKED,

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from ingest.batches.group_stats import CHANGE, Group, in_transport_order
 from ingest.batches.key_names import keys_of
 from ingest.changelog.origin import ORIGIN
-from ingest.evolution.inference import are_parsed, column_kinds, parsed_images
+from ingest.evolution.inferred.inference import are_parsed, column_kinds, parsed_images
 from ingest.jvm.expressions import JavaAccumulator
 from ingest.jvm.library import tasks_have_library
 from ingest.merge.key_changes import names_new_key

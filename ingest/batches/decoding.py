@@ -17,7 +17,7 @@ from ingest.changelog.connect_schema import key_columns_of
 from ingest.changelog.image_reader import ImageChoice, ImageReader
 from ingest.changelog.record_keys import schema_of_key
 from ingest.evolution.declared_types import of_types
-from ingest.evolution.inference import columns_for_table, holds_long_numbers, proven_columns, stored_column
+from ingest.evolution.inferred.inference import columns_for_table, holds_long_numbers, proven_columns, stored_column
 from ingest.evolution.life import Lives
 from ingest.evolution.policies import TableColumn
 from ingest.merge.images import changes

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import Group, belongs_to
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.dialects.registry import document_images
-from ingest.evolution.inference import inferred_columns
+from ingest.evolution.inferred.inference import inferred_columns
 
 
 def require_rows_declared(image: Mapping[str, Any]) -> None:

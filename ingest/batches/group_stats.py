@@ -16,7 +16,7 @@ from ingest.batches.key_names import Keys, key_names, keys_of, union_of_keys
 from ingest.changelog.envelope import CHANGES, RESYNCED, TOMBSTONE
 from ingest.changelog.origin import ORIGIN, UNNAMED
 from ingest.changelog.position import is_unplaced_read_at
-from ingest.evolution.inference import are_parsed, column_kinds, parsed_images, union_of_kinds
+from ingest.evolution.inferred.inference import are_parsed, column_kinds, parsed_images, union_of_kinds
 from ingest.jvm.schema_novelty import is_novel
 from ingest.merge.key_changes import names_new_key
 

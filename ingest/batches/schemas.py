@@ -16,7 +16,7 @@ from ingest.batches.limits import require_flat, require_within, too_deep
 from ingest.changelog.connect_schema import columns_of, declared_column
 from ingest.changelog.spelling import caseless
 from ingest.errors import ChangelogUnusable
-from ingest.evolution.inference import inferred_columns
+from ingest.evolution.inferred.inference import inferred_columns
 from ingest.values.columns import Column, Encoding, WireType
 from ingest.values.types import Kind, LogicalType, OutOfRange
 

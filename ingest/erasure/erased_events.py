@@ -20,9 +20,9 @@ from ingest.erasure.context import ErasureContext
 from ingest.erasure.subject_index import Span, index_of, merge_spans
 from ingest.lakehouse.bronze import COORDINATES
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
-from ingest.loop.event_references import TOMBSTONE_KEYS
 from ingest.loop.slices import Slices
-from ingest.loop.suppress import Suppression
+from ingest.loop.suppression.event_references import TOMBSTONE_KEYS
+from ingest.loop.suppression.suppress import Suppression
 from ingest.spark.checkpoints import checkpoint_scope
 
 READER = "_ingest_reader"

@@ -16,8 +16,8 @@ from ingest.erasure.context import ErasureContext
 from ingest.erasure.places import BRONZE
 from ingest.erasure.places.place import ITEM, PLACE
 from ingest.erasure.subject_index import Span, index_of, merge_spans
-from ingest.evolution.inference import stored_column
-from ingest.loop.event_references import key_references, with_key
+from ingest.evolution.inferred.inference import stored_column
+from ingest.loop.suppression.event_references import key_references, with_key
 from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.suppression.key_references import OWN_KEYS, REFERENCES
 

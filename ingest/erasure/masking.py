@@ -21,8 +21,8 @@ from ingest.config import Pipeline
 from ingest.errors import ConfigError
 from ingest.lakehouse.backfills import BackfillRun, Backfills
 from ingest.lakehouse.bronze import Bronze, CaptureState
-from ingest.loop.late_children import REQUEST
 from ingest.loop.merge import Merge
+from ingest.loop.suppression.late_children import REQUEST
 from ingest.merge.table_schema import TableSchema
 from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.masks import invalid_constant, mask_column

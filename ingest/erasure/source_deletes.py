@@ -21,7 +21,7 @@ from ingest.config import Pipeline
 from ingest.erasure.request import ErasureRequest, current_cutoff, ledger_keys, new_entry
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
-from ingest.loop.event_references import key_references
+from ingest.loop.suppression.event_references import key_references
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.key_changes import names_new_key
 from ingest.pipeline.composition import rules_of

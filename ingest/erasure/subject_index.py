@@ -30,8 +30,8 @@ from ingest.lakehouse import page_index
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
-from ingest.loop.event_references import batch_key_references
 from ingest.loop.slices import Slices
+from ingest.loop.suppression.event_references import batch_key_references
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse

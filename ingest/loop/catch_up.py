@@ -18,7 +18,7 @@ from ingest.lakehouse.backfills import REBUILD, Backfills
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.set_aside import SetAsideTables
 from ingest.loop.slices import Slices
-from ingest.loop.suppress import Suppression
+from ingest.loop.suppression.suppress import Suppression
 from ingest.loop.table_faults import FAULTS, reason_of
 from ingest.loop.table_merge import TableMerge
 from ingest.spark.checkpoints import checkpoint_scope

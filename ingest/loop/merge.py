@@ -45,7 +45,7 @@ from ingest.loop.catch_up import CatchUp
 from ingest.loop.position_regression import PositionRegression
 from ingest.loop.set_aside import SetAsideTables
 from ingest.loop.slices import Slices
-from ingest.loop.suppress import Suppression
+from ingest.loop.suppression.suppress import Suppression
 from ingest.loop.table_faults import ENGINE, FAULTS, Reason, reason_of
 from ingest.loop.table_merge import TableMerge
 from ingest.names import Lakehouse

@@ -24,7 +24,7 @@ from ingest.changelog.envelope import RESYNCED, key_json
 from ingest.evolution.column_types import unreadable, with_newest_types
 from ingest.evolution.declared_types import as_declared, differences
 from ingest.evolution.followed import followed_columns
-from ingest.evolution.inference import columns_for_table, stored_column
+from ingest.evolution.inferred.inference import columns_for_table, stored_column
 from ingest.evolution.keys import Key
 from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives

@@ -32,7 +32,7 @@ from ingest.changelog.image_reader import (
     value_type,
 )
 from ingest.changelog.refusal import refusal
-from ingest.evolution.inference import are_parsed, is_inexact, parsed_images
+from ingest.evolution.inferred.inference import are_parsed, is_inexact, parsed_images
 from ingest.jvm.plain_json import CORRUPT, WITHOUT_LIMITS, opened
 from ingest.jvm.projection import Projection
 from ingest.merge.image_columns import (

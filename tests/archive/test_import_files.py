@@ -27,7 +27,7 @@ from ingest.changelog.envelope import BATCH, CAPTURED, RECORD
 from ingest.changelog.envelope import events as read_as_events
 from ingest.changelog.point import Point
 from ingest.config import Pipeline, load
-from ingest.evolution.inference import inferred_columns
+from ingest.evolution.inferred.inference import inferred_columns
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.merge import Merge

@@ -22,7 +22,7 @@ PUBLIC_NAMES = frozenset({"ingest.jvm.constructors.require_versions"})
 """Names of these modules that all may import."""
 OTHER_CLASSES = ("ingest.", "java.", "org.apache.hadoop.")
 """Classes whose constructors are the project's own, or stable."""
-MODULES, LINES, FUNCTION_LINES = 20, 330, 60
+MODULES, PACKAGE_LINES, LINES, FUNCTION_LINES = 20, 3000, 330, 60
 
 
 def modules(*folders: str) -> Iterator[Path]:
@@ -140,6 +140,14 @@ def test_one_module_calls_constructors_of_spark_and_delta() -> None:
 def test_no_package_has_too_many_modules() -> None:
     sizes = Counter(file.parent.relative_to(ROOT) for file in modules(*CODE, "tests"))
     assert {str(folder): size for folder, size in sizes.items() if size > MODULES} == {}
+
+
+def test_no_package_is_too_long() -> None:
+    """Packages within it count by themselves."""
+    lengths = Counter[str]()
+    for file in modules(*CODE):
+        lengths[str(file.parent.relative_to(ROOT))] += len(file.read_text(encoding="utf-8").splitlines())
+    assert {name: length for name, length in lengths.items() if length > PACKAGE_LINES} == {}
 
 
 def test_no_module_is_too_long() -> None:

@@ -21,7 +21,7 @@ from ingest.changelog.refusal import NO_IMAGE, NO_KEY, PARTIAL, UNDECODABLE
 from ingest.cli.commands import app
 from ingest.config import json_schema
 from ingest.lakehouse.quarantine import SET_ASIDE
-from ingest.loop.suppress import OLD_OR_NEW
+from ingest.loop.suppression.suppress import OLD_OR_NEW
 from ingest.merge.actions import OLDER_THAN_HORIZON
 from tests.docs.pages import GENERATED, ROOT, pages
 from tools import reference

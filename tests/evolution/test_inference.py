@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.changelog.connect_schema import declared_column
-from ingest.evolution.inference import (
+from ingest.evolution.inferred.inference import (
     column_kinds,
     inferred_columns,
     is_inexact,

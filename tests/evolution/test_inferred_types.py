@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.changelog.connect_schema import declared_column
-from ingest.evolution.inferred_types import is_inferable, join, join_all, wire_of
+from ingest.evolution.inferred.lattice import is_inferable, join, join_all, wire_of
 from ingest.evolution.policies import TableColumn, evolve
 from ingest.values.decode import decode
 from ingest.values.types import LogicalType, parse

@@ -7,7 +7,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.evolution.inference import are_parsed, parsed_images
+from ingest.evolution.inferred.inference import are_parsed, parsed_images
 from ingest.jvm.plain_json import CORRUPT, opened, parsed
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import groups_by_slice
 from ingest.changelog.envelope import EVENT
 from ingest.changelog.position import POSITION, position_literal
-from ingest.evolution.inference import are_parsed, column_kinds, inferred_columns, parsed_images
+from ingest.evolution.inferred.inference import are_parsed, column_kinds, inferred_columns, parsed_images
 from ingest.jvm.schema_novelty import is_novel
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]

@@ -23,9 +23,9 @@ from ingest.erasure.request import SubjectId
 from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.capture import Capture
-from ingest.loop.late_children import LateChildren
 from ingest.loop.merge import Merge
-from ingest.loop.suppress import Suppression
+from ingest.loop.suppression.late_children import LateChildren
+from ingest.loop.suppression.suppress import Suppression
 from ingest.pipeline.composition import bronze_of, rules_of
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.files import FileSource, lines, shuffled

@@ -14,7 +14,7 @@ from ingest.erasure.places.place import ITEM, PLACE, FoundRows, Removed
 from ingest.erasure.removal_run import RemovalRun
 from ingest.internal_columns import LOCATION
 from ingest.lakehouse.silver import Silver
-from ingest.loop.late_children import LateChildren
+from ingest.loop.suppression.late_children import LateChildren
 from ingest.merge.actions import TOMBSTONE_KEY, tombstone_key
 from ingest.merge.table_schema import TableSchema
 from ingest.spark.checkpoints import checkpoint, checkpoint_scope

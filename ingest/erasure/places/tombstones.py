@@ -9,8 +9,8 @@ from ingest.changelog.change import POSITION_COLUMN
 from ingest.erasure.places import TOMBSTONES
 from ingest.erasure.places.place import ITEM, PLACE, REQUEST, FoundRows, Removed
 from ingest.erasure.removal_run import RemovalRun
-from ingest.loop.event_references import TOMBSTONE_KEYS
-from ingest.loop.late_children import event_columns
+from ingest.loop.suppression.event_references import TOMBSTONE_KEYS
+from ingest.loop.suppression.late_children import event_columns
 from ingest.merge.actions import TOMBSTONE_KEY
 from ingest.suppression.before_cutoff import BEFORE_CUTOFF, with_cutoff_flags
 

@@ -21,8 +21,8 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import EVENT_ID
 from ingest.errors import ConfigError
 from ingest.lakehouse.quarantine import Quarantine
-from ingest.loop.event_references import GROUP, TOMBSTONE_KEYS, TOMBSTONES, batch_key_references
-from ingest.loop.late_children import LateChildren
+from ingest.loop.suppression.event_references import GROUP, TOMBSTONE_KEYS, TOMBSTONES, batch_key_references
+from ingest.loop.suppression.late_children import LateChildren
 from ingest.loop.table_faults import FAULTS
 from ingest.loop.table_schemas import TableSchemas
 from ingest.reconcile import TableState

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from ingest.changelog.connect_schema import declared_column
 from ingest.changelog.spelling import Spelling
-from ingest.evolution.inferred_types import is_inferable, join_all, wire_of
+from ingest.evolution.inferred.lattice import is_inferable, join_all, wire_of
 from ingest.evolution.policies import TableColumn
 from ingest.jvm.plain_json import WITHOUT_LIMITS
 from ingest.names import identifier

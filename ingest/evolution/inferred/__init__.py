@@ -1,0 +1,1 @@
+"""Types of columns that neither a schema nor a declaration gives."""
