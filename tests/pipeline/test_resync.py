@@ -14,11 +14,14 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from ingest.backfill.rebuilding import Rebuild
+from ingest.backfill.resync import TableRead
+from ingest.backfill.whole_read import WholeRead
 from ingest.cli import app
 from ingest.cli.lakehouse import as_of as as_of_command
 from ingest.cli.pipeline import resync as command
 from ingest.config import Pipeline, load
 from ingest.errors import EXIT_USER, ConfigError, SourceRefused, Unreachable
+from ingest.lakehouse.catalog import Catalog
 from ingest.pipeline.composition import Run
 from ingest.stack import Stack
 from tests.connector.topics import waiting
@@ -128,6 +131,17 @@ def test_resync_heals_lost_changes(shop: Shop) -> None:
     shop.change_unlogged("DELETE FROM again.stock WHERE id = 6")
     shop.resync("again.stock")  # The newest rows are reads of the resync before.
     shop.until_equal()
+
+
+@pytest.mark.long
+def test_several_changes_of_one_row_do_not_stand_for_rows_that_were_not_read(shop: Shop, spark: SparkSession) -> None:
+    shop.until_equal()
+    entry = Catalog(spark, shop.pipeline.layout.tables).entry(NAME, "again.stock")
+    whole_read = WholeRead(spark, shop.pipeline, entry)
+    for qty in range(100, 103):
+        shop.database.execute("UPDATE again.stock SET qty = %s WHERE id = 1", (qty,))
+    with pytest.raises(Unreachable, match="1 of 3 rows"):
+        whole_read.record(TableRead(("again", "stock"), "signal", 3), 10)
 
 
 @pytest.mark.long
