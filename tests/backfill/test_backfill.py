@@ -127,6 +127,7 @@ def test_backfill_from_kafka_refuses_positions() -> None:
         BackfillRequest("kafka", Point.parse("0/10"))
 
 
+@pytest.mark.long
 def test_backfill_command_counts_and_merges(
     spark: SparkSession,
     tmp_path: Path,

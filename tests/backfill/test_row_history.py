@@ -176,9 +176,10 @@ def recreated() -> Source:
     return source
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kept", "batch"),
-    [(True, 4), *(pytest.param(*case, marks=pytest.mark.long) for case in ((True, 1), (True, 99), (False, 4)))],
+    [(True, 4), (True, 1), (True, 99), (False, 4)],
 )
 def test_row_history_begins_with_the_relation_that_has_the_name(
     spark: SparkSession, tmp_path: Path, kept: bool, batch: int

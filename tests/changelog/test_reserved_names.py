@@ -103,6 +103,7 @@ def check(spark: SparkSession, folder: Path, columns: list[DrawnColumn]) -> None
             assert all(r.get(column.control) is not None for r in rows[table]), (table, column)
 
 
+@pytest.mark.long
 def test_columns_may_have_names_that_the_code_uses(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, tmp_path, draw_columns(SEED, COLUMN_COUNT // 4, {"id", "version"}))
 

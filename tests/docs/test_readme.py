@@ -16,6 +16,7 @@ from ingest.backfill.replay import Case, Delivery, replay
 from ingest.cli import app
 from ingest.config import load
 from ingest.connector import Placement, recipe
+from ingest.connector.signals import missing_properties
 from tests.changelogs import Topic, schema, write
 from tests.docs.pages import ROOT, blocks, commands, pages
 
@@ -51,7 +52,10 @@ def test_connector_settings_are_those_of_the_recipe() -> None:
     settings = {setting.name: setting.value for setting in recipe(placement)}
     for text in set(blocks("properties")):
         named = dict(line.split("=", 1) for line in text.splitlines())
-        assert named == {name: settings[name] for name in named}
+        signal_table = named.get("signal.data.collection")
+        notifications = settings["notification.sink.topic.name"]
+        also = missing_properties(settings, "broker:9092", notifications, signal_table) if signal_table else {}
+        assert named == {name: (settings | also)[name] for name in named}
 
 
 def test_named_commands_and_options_exist() -> None:

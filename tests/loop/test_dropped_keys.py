@@ -76,6 +76,7 @@ def test_late_event_with_the_key_changes_the_row_that_it_was_about(
     assert replayed(spark, tmp_path / "late", t.records, 2) == ({}, rows)
 
 
+@pytest.mark.long
 def test_removal_of_a_row_waits_for_the_event_that_made_it(spark: SparkSession, tmp_path: Path) -> None:
     """The removal first takes another row for its own, as long as a late event is missing."""
     t = Topic()
@@ -90,7 +91,8 @@ def test_removal_of_a_row_waits_for_the_event_that_made_it(spark: SparkSession, 
     assert replayed(spark, tmp_path / "waits", t.records, 1) == ({}, [(1, "a"), (2, "b")])
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 8))])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1, 8))
 def test_order_of_arrival_does_not_matter(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     t = changelog()
     t.change("c", 12, row(3, "x"))

@@ -118,10 +118,8 @@ def test_tables_that_lose_their_key_are_what_their_events_show(
     check_rows(spark, tmp_path, stories_of_lost_keys, SEED, CASES, batches, told)
 
 
-@pytest.mark.parametrize(
-    ("batches", "told"),
-    [(6, False), *(pytest.param(*one, marks=pytest.mark.long) for one in ((1, False), (1, True), (6, True)))],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("batches", "told"), [(6, False), (1, False), (1, True), (6, True)])
 def test_events_of_tables_that_lose_their_key_may_come_in_any_order(
     spark: SparkSession, tmp_path: Path, batches: int, told: bool
 ) -> None:

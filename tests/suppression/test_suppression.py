@@ -173,6 +173,7 @@ def story() -> list[TableEvent]:
     ]
 
 
+@pytest.mark.long
 def test_late_children_are_removed_and_a_new_life_stays(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = insured(tmp_path)
     ledger = write_requests(spark, pipeline, {STRIDE: people.cutoff(1, story()[:4])})
