@@ -34,6 +34,7 @@ def stored(spark: SparkSession, shop: Pipeline) -> tuple[str, list[Any]]:
     return rows.schema["v"].dataType.simpleString(), [str(row["v"]) for row in rows.orderBy("id").collect()]
 
 
+@pytest.mark.long
 def test_declared_type_holds_for_all_rows_after_a_rebuild(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

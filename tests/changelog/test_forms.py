@@ -97,9 +97,8 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     envelope._projections.cache_clear()
 
 
-@pytest.mark.parametrize(
-    "has_schema", [pytest.param(False, marks=pytest.mark.long), True], ids=["schemaless", "schema"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("has_schema", [False, True], ids=["schemaless", "schema"])
 @pytest.mark.usefixtures("library")
 def test_forms_of_a_changelog_give_the_same_rows(spark: SparkSession, tmp_path: Path, has_schema: bool) -> None:
     cases = []

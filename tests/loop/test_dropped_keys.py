@@ -47,7 +47,7 @@ def replayed(
     return summary["set_aside"], sorted((row["id"], row["v"]) for row in map(json.loads, lines))
 
 
-@pytest.mark.parametrize("size", [1, 0])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.long), 0])
 def test_table_that_loses_its_key_goes_on_as_a_bag_of_rows(spark: SparkSession, tmp_path: Path, size: int) -> None:
     t = changelog()
     t.change("c", 30, row(2, "a"), key=None)
@@ -123,7 +123,7 @@ def test_declared_key_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     assert replayed(spark, tmp_path / "none", records, 1, primary_key=[]) == ({}, [(1, "b"), (2, "a")])
 
 
-@pytest.mark.parametrize("size", [1, 0])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.long), 0])
 def test_table_that_has_its_key_again_goes_on_by_it(spark: SparkSession, tmp_path: Path, size: int) -> None:
     t = changelog(newest_has_key=True)
     t.change("u", 31, row(1, "d"))

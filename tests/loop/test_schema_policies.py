@@ -269,6 +269,7 @@ def nested(levels: int) -> dict[str, Any]:
     return found | {"field": "deep"}
 
 
+@pytest.mark.long
 def test_tables_beyond_a_limit_are_set_aside_and_others_flow(spark: SparkSession, tmp_path: Path) -> None:
     records: list[Record] = []
     wide, many, deep, deeper, plain, fine = (

@@ -12,7 +12,7 @@ from ingest.proof.scan.encodings import IN_COLUMN
 from ingest.proof.scan.report import PlaceScan
 from tests.proof.subject import EMAIL, NUMBER, in_file, scan, unread
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 OTHERS = 300
 
 
@@ -138,7 +138,6 @@ def test_every_file_of_a_table_is_read(scanned: PlaceScan) -> None:
     assert unread(scanned) == []
 
 
-@pytest.mark.long
 def test_log_of_a_vacuumed_table_still_holds_values(spark: SparkSession, lakehouse: Path) -> None:
     path = lakehouse / "vectors"
     spark.sql(f"REORG TABLE delta.`{path}` APPLY (PURGE)")
