@@ -178,3 +178,15 @@ class Lakehouse:
 
     def _below(self, *segments: str) -> str:
         return "/".join((self.root.rstrip("/"), *segments))
+
+
+def caseless(name: str) -> str:
+    """Returns a form that is equal for names that Spark and Delta consider equal: as in Java's `equalsIgnoreCase`, each
+    character in upper, then in lower case."""
+    return "".join(map(_caseless, name))
+
+
+def _caseless(character: str) -> str:
+    upper = character.upper()
+    lower = (upper if len(upper) == 1 else character).lower()
+    return lower if len(lower) == 1 else character

@@ -757,8 +757,8 @@ MUTANTS = [
     Mutant(
         "a name in another case takes the place of the column before",
         "delta/mapped_columns.py",
-        "return name.upper().lower()",
-        "return name",
+        'stored = {caseless(f["name"]): f',
+        'stored = {f["name"]: f',
         ("tests/delta/test_mapped_columns.py",),
     ),
     Mutant(

@@ -31,8 +31,9 @@ class Refolding:
         self._tried: dict[str, frozenset[Version]] = {}
 
     def run(self, merge: Merge | None, progressed: Callable[[], None] = lambda: None) -> list[str]:
-        """Rebuilds the tables that `merge` names and returns their names. To be called between its steps. `progressed`:
-        is called after each slice. A table that can't be rebuilt is logged and stays as it is."""
+        """Rebuilds the tables that `merge` names and returns the names of those that it is done with. To be called
+        between its steps. `progressed`: is called after each slice. A table that can't be rebuilt is logged and stays
+        as it is."""
         found = [] if merge is None else [e for e in merge.to_refold if self._is_new(e)]
         folded = [
             entry.table_schema.table for entry in found if not self._stop.is_set() and self._fold(entry, progressed)
@@ -45,7 +46,7 @@ class Refolding:
         return self._tried.get(entry.table_schema.table) != entry.told_versions
 
     def _fold(self, entry: CatalogEntry, progressed: Callable[[], None]) -> bool:
-        """Returns whether the table was rebuilt; False if it can't be, or if the run is to end."""
+        """Returns False if the run is to end before the table is done, so that it is tried again."""
         table = entry.table_schema.table
 
         def report(_: Sequence[Account]) -> None:

@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import DecodingKey, Group, has_decoding_key
 from ingest.changelog.image_reader import ImageReader
 from ingest.changelog.position import is_read_without_position, position_literal
-from ingest.changelog.spelling import caseless
 from ingest.evolution.definition import Place, is_at_or_above
 from ingest.evolution.life import Lives, TypeStep
 from ingest.evolution.readings import Means, PlaceRange, boundaries, means, reading
 from ingest.evolution.type_steps import casts
 from ingest.merge.table_schema import TableSchema
+from ingest.names import caseless
 from ingest.values.columns import Column
 from ingest.values.postgres_cast import Cast
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from ingest.batches.rules import Rules
 from ingest.batches.seen_versions import Incoming
-from ingest.changelog.spelling import caseless
+from ingest.names import caseless
 
 
 def why_no_schema(

@@ -14,9 +14,9 @@ from ingest.batches.documents import require_rows_declared
 from ingest.batches.group_stats import Coordinates, Group, stands_at
 from ingest.batches.limits import require_flat, require_within, too_deep
 from ingest.changelog.connect_schema import columns_of, declared_column
-from ingest.changelog.spelling import caseless
 from ingest.errors import ChangelogUnusable
 from ingest.evolution.inferred.inference import inferred_columns
+from ingest.names import caseless
 from ingest.values.columns import Column, Encoding, WireType
 from ingest.values.types import Kind, LogicalType, OutOfRange
 

@@ -16,12 +16,12 @@ from ingest.batches.schema_runs import SchemaRun, runs_of_groups, schema_runs
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.origin import database_of
-from ingest.changelog.spelling import caseless
 from ingest.errors import Unreachable
 from ingest.evolution.definition import UNKNOWN, Definition, Origin, Place, Version
 from ingest.evolution.schema_policy import Accepted
 from ingest.evolution.seen_versions import assumed_columns, read_versions, stored_version
 from ingest.lakehouse.catalog import CatalogEntry
+from ingest.names import caseless
 from ingest.values.columns import Column
 from ingest.values.types import LogicalType
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ingest.names import caseless
+
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
@@ -30,15 +32,3 @@ class Spelling:
             name: known.get(caseless(new_name), new_name)
             for name, new_name in ((n, self.new_name(n)) for n in event_columns)
         }
-
-
-def caseless(name: str) -> str:
-    """Returns a form that is equal for names that Spark and Delta consider equal: as in Java's `equalsIgnoreCase`, each
-    character in upper, then in lower case."""
-    return "".join(map(_caseless, name))
-
-
-def _caseless(character: str) -> str:
-    upper = character.upper()
-    lower = (upper if len(upper) == 1 else character).lower()
-    return lower if len(lower) == 1 else character

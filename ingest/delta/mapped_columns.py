@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ingest.names import caseless
+
 _FORMER = "ingest.former"
 """The metadata of a column that goes."""
 _PROVISIONAL = "_ingest_new_"
@@ -52,8 +54,8 @@ def beside_former(columns: Type, before: Type) -> Type:
 def provisional_names(columns: Type, before: Type) -> Mapping[str, str]:
     """Returns name → provisional name of each column that can't lie beside a column of `before`, or take its place:
     they differ only in the case of the name, or fields within the former one go."""
-    stored = {_caseless(f["name"]): f for f in before["fields"]}
-    known = ((f, stored.get(_caseless(f["name"]))) for f in columns["fields"])
+    stored = {caseless(f["name"]): f for f in before["fields"]}
+    known = ((f, stored.get(caseless(f["name"]))) for f in columns["fields"])
     return {f["name"]: _PROVISIONAL + f["name"] for f, old in known if old is not None and not _can_take_place(f, old)}
 
 
@@ -79,7 +81,3 @@ def final_columns(columns: Type) -> Type | None:
 
 def _is_former(field: dict[str, Any]) -> bool:
     return bool(field["metadata"].get(_FORMER))
-
-
-def _caseless(name: str) -> str:
-    return name.upper().lower()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ingest.changelog.spelling import caseless
 from ingest.evolution.definition import RENAME_TABLE, Cause, ColumnDefinition, Definition, Fill, FillKind
+from ingest.names import caseless
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ingest.changelog.spelling import caseless
 from ingest.evolution.definition import Place
 from ingest.evolution.life import Life, Lives
 from ingest.evolution.policies import IncompatibleType, TableColumn
 from ingest.evolution.type_steps import stored_type
+from ingest.names import caseless
 from ingest.values.types import LogicalType, widest
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ingest.changelog.connect_schema import declared_column
-from ingest.changelog.spelling import caseless
 from ingest.evolution.life import Life, Lives, TypeStep
 from ingest.evolution.policies import IncompatibleType, TableColumn
+from ingest.names import caseless
 from ingest.values.columns import Column, Encoding, WireType
 from ingest.values.types import FLOATS, INTEGERS, LogicalType, widest
 

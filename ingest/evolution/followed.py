@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ingest.changelog.spelling import Spelling, caseless
+from ingest.changelog.spelling import Spelling
 from ingest.evolution.definition import DROP_TABLE, RENAME_TABLE, Cause, Definition, Origin, Place, Version
 from ingest.evolution.life import Life, Lives
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.readings import boundaries
 from ingest.evolution.type_steps import stored_type
+from ingest.names import caseless
 from ingest.values.columns import Column
 
 Key = tuple[str, ...]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from ingest.changelog.spelling import caseless
 from ingest.evolution.changes import AlterType, SchemaChange
 from ingest.evolution.definition import Fill, FillKind, Origin, Place, is_at_or_above
+from ingest.names import caseless
 from ingest.values.types import LogicalType
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ingest.changelog.spelling import caseless
 from ingest.evolution.changes import (
     NO_HINTS,
     Hints,
@@ -31,6 +30,7 @@ from ingest.evolution.definition import (
 from ingest.evolution.life import KeyEra, Life, Lives, NameStep, PlacedChange, TypeStep
 from ingest.evolution.timeline import combined
 from ingest.evolution.type_steps import with_step
+from ingest.names import caseless
 
 _EXACT = (Origin.TOLD, Origin.READ)
 _NEVER: Place = ()

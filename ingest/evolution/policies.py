@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ingest.changelog.reserved_names import is_reserved
-from ingest.changelog.spelling import Spelling, caseless
+from ingest.changelog.spelling import Spelling
 from ingest.evolution.inferred.lattice import join
+from ingest.names import caseless
 from ingest.values.columns import Column
 from ingest.values.postgres_cast import has_cast
 from ingest.values.types import Kind, LogicalType, has_same_json, widest

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ingest.changelog.spelling import caseless
 from ingest.evolution.definition import NULL, UNKNOWN, Fill, Place, is_at_or_above
 from ingest.evolution.life import Life, Lives, TypeStep
+from ingest.names import caseless
 from ingest.values.columns import Column
 
 

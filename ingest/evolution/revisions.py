@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
 
-from ingest.changelog.spelling import caseless
 from ingest.evolution.definition import NULL, UNKNOWN, Fill, Place, is_at_or_above
 from ingest.evolution.life import Life, Lives, TypeStep
 from ingest.evolution.readings import Means, means
 from ingest.evolution.type_steps import are_reversible, keep_values, not_passed
+from ingest.names import caseless
 
 
 class Source(StrEnum):

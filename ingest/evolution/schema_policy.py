@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ingest.changelog.spelling import caseless
 from ingest.evolution.changes import (
     NO_HINTS,
     AddColumn,
@@ -27,6 +26,7 @@ from ingest.evolution.changes import (
 from ingest.evolution.definition import NULL, ColumnDefinition, Place, Version
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.timeline import combined
+from ingest.names import caseless
 from ingest.values.postgres_cast import Known, known_values
 from ingest.values.types import INFERRED_NUMBERS, Kind, widest
 

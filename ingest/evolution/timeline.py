@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from ingest.changelog.spelling import caseless
 from ingest.evolution.definition import Cause, ColumnDefinition, Definition, Origin, Place, Version, source_place
+from ingest.names import caseless
 
 _RANKS = {origin: rank for rank, origin in enumerate(Origin)}
 

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ingest.changelog.spelling import caseless
 from ingest.delta import delta_table
 from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
@@ -31,7 +30,7 @@ from ingest.evolution.schema_policy import Accepted
 from ingest.evolution.seen_versions import renamed_versions, stored_version
 from ingest.lakehouse.schema_json import column_from_json, column_to_json, versions_from_json, versions_to_json
 from ingest.merge.table_schema import TableSchema
-from ingest.names import nearest
+from ingest.names import caseless, nearest
 from ingest.spark.local_rows import local_rows
 
 _SCHEMA = T.StructType(

@@ -11,7 +11,6 @@ from pyspark.sql import types as T
 
 from ingest.changelog.change import COLUMN_POSITIONS, COLUMN_POSITIONS_TYPE, POSITION_COLUMN, SOURCE_TS, quoted
 from ingest.changelog.position import POSITION
-from ingest.changelog.spelling import caseless
 from ingest.delta import compaction, delta_table
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER, CommitSummary
 from ingest.delta.compaction import compact
@@ -31,6 +30,7 @@ from ingest.lakehouse.table_properties import STATISTICS, silver_properties
 from ingest.merge.actions import DELETE, INSERT, UPDATE
 from ingest.merge.key_join import joined_by_key
 from ingest.merge.table_schema import TableSchema
+from ingest.names import caseless
 from ingest.spark.checkpoints import checkpoint
 from ingest.spark.prepared import Query, run_prepared
 from ingest.tuning import DEFAULT_TUNING, Tuning

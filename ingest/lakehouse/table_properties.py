@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from pyspark.sql import types as T
 
 from ingest.changelog.change import POSITION_COLUMN
-from ingest.changelog.spelling import caseless
 from ingest.delta.read_table import MAPPING
 from ingest.merge.table_schema import TableSchema
-from ingest.names import identifier
+from ingest.names import caseless, identifier
 from ingest.values.types import spark_type
 
 STATISTICS = "delta.dataSkippingStatsColumns"

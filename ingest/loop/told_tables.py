@@ -150,8 +150,9 @@ class ToldTables:
         pipeline's file doesn't have."""
         self._revisions.bring_up(table, stored)
         entry = self._revisions.rename(table, self._rules.new_names(table), stored)
-        self._require_new_names(table, self._told(table, entry, origin))
-        if entry is not None and not entry.told_versions and table not in self._merged_before:
+        told = self._told(table, entry, origin)
+        self._require_new_names(table, told)
+        if told and entry is not None and not entry.told_versions and table not in self._merged_before:
             self._merged_before[table] = newest_position(stored)
             self._admissions.pop(table, None)
         admission = self.admission(table, origin)

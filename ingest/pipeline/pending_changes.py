@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
-from ingest.changelog.spelling import Spelling, caseless
+from ingest.changelog.spelling import Spelling
 from ingest.config import Pipeline, TableSettings
 from ingest.errors import ChangelogUnusable
 from ingest.evolution.changes import AlterType, CreateTable, DropColumn, RenameColumn, SchemaChange, changes_between
@@ -19,6 +19,7 @@ from ingest.evolution.followed import unfollowed
 from ingest.evolution.schema_policy import Outcome, outcome_of, summary
 from ingest.evolution.seen_versions import seen_definition, stored_version
 from ingest.lakehouse.schema_json import column_from_json, versions_from_json
+from ingest.names import caseless
 from ingest.pipeline.composition import policy_of
 from ingest.sources.newest_events import RecordShape, UnreadableTopic
 

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ingest.changelog.connect_schema import DECLARABLE, declared_column
 from ingest.changelog.reserved_names import is_reserved
-from ingest.changelog.spelling import Spelling, caseless
+from ingest.changelog.spelling import Spelling
 from ingest.config import Pipeline, TableSettings
 from ingest.errors import ConfigError
+from ingest.names import caseless
 from ingest.sources.newest_events import RecordShape, UnreadableTopic
 from ingest.values.types import Kind
 

@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 
 from ingest.backfill.backfill import Backfill, BackfillRequest
 from ingest.changelog.point import Point
-from ingest.changelog.spelling import caseless
 from ingest.config import Pipeline
 from ingest.evolution.definition import Origin
 from ingest.lakehouse.catalog import CatalogEntry
+from ingest.names import caseless
 from ingest.testing import fold
 from ingest.testing.oracle import Row
 from ingest.testing.table_records import read_rows, unmatched

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ingest.changelog.connect_schema import declared_column
-from ingest.changelog.spelling import Spelling, caseless
+from ingest.changelog.spelling import Spelling
 from ingest.evolution.policies import EqualNames, ReservedName, TableColumn, evolve
+from ingest.names import caseless
 from ingest.values.columns import Column
 from ingest.values.types import parse
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.backfill.replay import Case, Delivery, replay
-from ingest.changelog.spelling import caseless
+from ingest.names import caseless
 from tests.conformance.reading import multiset, rows_of
 from tests.conformance.test_cases import FOLDER
 

@@ -11,7 +11,6 @@ from ingest.batches.limits import require_within
 from ingest.batches.rules import Rules
 from ingest.batches.seen_versions import Incoming
 from ingest.batches.table_batch import TableBatch
-from ingest.changelog.spelling import caseless
 from ingest.evolution.changes import AddColumn, AlterKey, AlterType, SchemaChange
 from ingest.evolution.definition import NULL, Definition, Version
 from ingest.evolution.followed import key_now
@@ -29,6 +28,7 @@ from ingest.evolution.schema_policy import (
 from ingest.evolution.seen_versions import seen_definition
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.merge.table_schema import TableSchema
+from ingest.names import caseless
 from ingest.values.columns import Column
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from ingest.changelog.spelling import caseless
 from ingest.evolution.changes import DropTable, Matching, arrival, departure, is_other_relation, matched
 from ingest.evolution.definition import Definition, Origin, Version
 from ingest.evolution.schema_policy import Decision, Outcome, SchemaPolicy
 from ingest.evolution.told.alteration import Alteration
 from ingest.evolution.told.taken_table import FollowingTable, TakenTable
+from ingest.names import caseless
 
 
 @dataclass(frozen=True)

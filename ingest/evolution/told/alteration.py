@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from zlib import crc32
 
-from ingest.changelog.spelling import caseless
 from ingest.evolution.changes import (
     AddColumn,
     AlterDefault,
@@ -24,6 +23,7 @@ from ingest.evolution.ddl_version import BASELINE
 from ingest.evolution.definition import NULL, ColumnDefinition, Definition, Version
 from ingest.evolution.schema_policy import OnChange, Outcome, changed_column
 from ingest.evolution.told.taken_table import TakenTable
+from ingest.names import caseless
 
 
 class Alteration:

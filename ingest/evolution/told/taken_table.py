@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ingest.changelog.spelling import caseless
 from ingest.evolution.changes import SchemaChange
 from ingest.evolution.definition import ColumnDefinition, Definition, Origin, Place, Version
 from ingest.evolution.schema_policy import Decision, Outcome, SchemaPolicy, outcome_of
+from ingest.names import caseless
 
 _NOTHING = Definition((), is_partial=True)
 """A definition that changes nothing."""

@@ -17,7 +17,6 @@ from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import EVENT_ID, NEW_KEY
 from ingest.changelog.image_reader import ImageChoice, ImageReader
-from ingest.changelog.spelling import caseless
 from ingest.evolution.declared_types import of_types
 from ingest.evolution.life import Lives
 from ingest.evolution.policies import TableColumn
@@ -26,6 +25,7 @@ from ingest.loop.told_tables import names_of_group
 from ingest.merge.actions import tombstone_key, tombstone_key_of
 from ingest.merge.images import changes
 from ingest.merge.table_schema import TableSchema
+from ingest.names import caseless
 from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys, own_keys
 from ingest.values.columns import Column
 from ingest.values.types import has_same_json
