@@ -107,3 +107,7 @@ class StackFailed(IngestError):
 
     exit_code = EXIT_TRANSIENT
     retried = True
+
+
+class PortTaken(StackFailed):
+    """An embedded service ended while it was starting, and another process has one of its ports."""

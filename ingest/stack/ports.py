@@ -13,9 +13,10 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 from ingest.errors import PrerequisiteMissing
 
 HOST = "127.0.0.1"
-# Below every system's ephemeral range: while a service is down, no outgoing connection takes its port, and a client
-# that polls the port can't connect to itself.
-_RANGE = range(20_000, 32_000)
+_RANGE = range(10_000, 32_000)
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_EPHEMERAL_ELSEWHERE = "49152 65535"
+"""The range of RFC 6335, for systems without the file."""
 _ATTEMPTS = 200
 _choosing = Lock()
 _RELEASE_SECONDS = 5.0  # a process that was just killed may hold its ports for a moment
@@ -42,7 +43,7 @@ def require_free(port: int, service: str) -> None:
         retry=retry_if_result(lambda free: not free), stop=stop_after_delay(_RELEASE_SECONDS), wait=wait_fixed(0.1)
     )
     try:
-        polling(_is_free, port)
+        polling(is_free, port)
     except RetryError as taken:
         raise PrerequisiteMissing(
             f"port {port}, which this folder's {service} has, is in use",
@@ -51,15 +52,28 @@ def require_free(port: int, service: str) -> None:
 
 
 def _free_port(taken: set[int]) -> int:
-    for port in random.sample(_RANGE, _ATTEMPTS):
-        if port not in taken and _is_free(port):
+    ports = _candidates()
+    for port in random.sample(ports, _ATTEMPTS):
+        if port not in taken and is_free(port):
             return port
     raise PrerequisiteMissing(
-        f"no free port on {HOST} between {_RANGE.start} and {_RANGE.stop}", "close some listening programs"
+        f"no free port on {HOST} between {min(ports)} and {max(ports)}", "close some listening programs"
     )
 
 
-def _is_free(port: int) -> bool:
+def _candidates() -> list[int]:
+    """Returns the ports of `_RANGE` that the system gives to no outgoing connection; all if there are too few.
+
+    While a service is down, no connection takes such a port, and a client that polls it can't connect to itself.
+    """
+    found = _EPHEMERAL.read_text() if _EPHEMERAL.exists() else _EPHEMERAL_ELSEWHERE
+    first, last = map(int, found.split())
+    others = [port for port in _RANGE if not first <= port <= last]
+    return others if len(others) >= _ATTEMPTS else list(_RANGE)
+
+
+def is_free(port: int) -> bool:
+    """Returns whether a service could listen on `port` now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a connection in TIME_WAIT doesn't count
         try:

@@ -12,9 +12,9 @@ from typing import ClassVar, Literal
 import psutil
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from ingest.errors import ConfigError, StackFailed, Unreachable
+from ingest.errors import ConfigError, PortTaken, StackFailed, Unreachable
 from ingest.stack import process
-from ingest.stack.ports import remembered_ports, require_free
+from ingest.stack.ports import is_free, remembered_ports, require_free
 
 State = Literal["running", "stopped", "external"]
 
@@ -65,6 +65,8 @@ class Service(ABC):
         self._record_file = self.folder / "process.json"
         self._tethered = tethered
         self._process: psutil.Process | None = None
+        self.is_new = False
+        """No process of it was ever launched in this folder, so that no client knows its ports."""
 
     @property
     @abstractmethod
@@ -128,6 +130,7 @@ class Service(ABC):
 
         Raises:
             StackFailed: it ended or did not answer in time; the message has the log's last lines.
+            PortTaken: it ended, and another process has a port of it.
             PrerequisiteMissing: Java, a free port or a package is missing.
         """
         self.prepare()
@@ -138,6 +141,7 @@ class Service(ABC):
         """Runs the first part of `start`: everything before the process. May be called on any thread."""
         if self.external or self.running:
             return
+        self.is_new = not self.log_file.parent.exists()
         for folder in (self.folder, self.data, self.log_file.parent):
             folder.mkdir(parents=True, exist_ok=True)
         for port in self.ports.values():
@@ -176,12 +180,13 @@ class Service(ABC):
 
     def _check_alive(self) -> None:
         if self.running is None:
-            raise self.failure("ended while it was starting")
+            kind = StackFailed if all(map(is_free, self.ports.values())) else PortTaken
+            raise self.failure("ended while it was starting", kind)
         self.check()
 
-    def failure(self, what: str) -> StackFailed:
+    def failure(self, what: str, kind: type[StackFailed] = StackFailed) -> StackFailed:
         """Returns an error with the path and the last lines of the service's log."""
-        return StackFailed(
+        return kind(
             f"the embedded {self.name} {what}; the end of its log:\n{process.last_lines(self.log_file)}\n",
             f"read {self.log_file}, then try again",
         )

@@ -15,7 +15,9 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
-from ingest.errors import ConfigError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
+from ingest.errors import ConfigError, PortTaken
 from ingest.stack.connect import ConnectWorker
 from ingest.stack.kafka import Kafka
 from ingest.stack.postgres import Postgres
@@ -35,6 +37,8 @@ EXTERNAL_VARIABLES = {
 }
 S = TypeVar("S", bound=Service)
 _STATE_FILE = "stack.json"
+_STARTS = 3
+"""How often a stack starts, with other ports each time, where processes take the ports that were free just before."""
 _TERMINATED = 128 + signal.SIGTERM
 
 
@@ -173,6 +177,10 @@ class Stack:
         Raises:
             StackFailed, PrerequisiteMissing, Unreachable: as `Service.start`; the started services are stopped again.
         """
+        starting = Retrying(retry=retry_if_exception_type(PortTaken), stop=stop_after_attempt(_STARTS), reraise=True)
+        starting(self._start)
+
+    def _start(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._started = [service for service in self._wanted if service.status().state == "stopped"]
@@ -183,6 +191,12 @@ class Stack:
                 service.launch()
             for service in self._wanted:
                 service.await_healthy()
+        except PortTaken:
+            new = [service for service in self._started if service.is_new]
+            self.stop(self._started)
+            for service in new:
+                shutil.rmtree(service.folder)
+            raise
         except BaseException:
             self.stop(self._started)
             raise

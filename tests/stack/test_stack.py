@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,8 +21,10 @@ import requests
 from confluent_kafka import Consumer
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from ingest.errors import ConfigError, SourceRefused, StackFailed, Unreachable
+from ingest.errors import ConfigError, PrerequisiteMissing, SourceRefused, StackFailed, Unreachable
 from ingest.stack import Stack
+from ingest.stack.kafka import Kafka
+from ingest.stack.ports import HOST
 
 pytestmark = pytest.mark.integration
 
@@ -370,3 +373,33 @@ def services_below(folder: Path) -> list[psutil.Process]:
             with suppress(psutil.NoSuchProcess):
                 found += [process, *process.children(recursive=True)]
     return found
+
+
+def test_new_stack_chooses_other_ports_if_a_process_takes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch, taken = Kafka.launch, list[int]()
+    with socket.socket() as other:
+
+        def launch_late(broker: Kafka) -> None:
+            if not taken:
+                taken.append(broker.ports["controller"])
+                other.bind((HOST, taken[0]))
+                other.listen()
+            launch(broker)
+
+        monkeypatch.setattr(Kafka, "launch", launch_late)
+        with Stack(tmp_path / "stack", ("kafka",)) as stack:
+            stack.kafka.check()
+            assert stack.kafka.ports["controller"] not in taken
+
+
+def test_stack_that_ran_before_keeps_its_ports(tmp_path: Path) -> None:
+    stack = Stack(tmp_path / "stack", ("s3",), keep=True)
+    with stack:
+        ports = stack.s3.ports
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the stopped server's connections
+        other.bind((HOST, ports["s3"]))
+        other.listen()
+        with pytest.raises(PrerequisiteMissing, match=f"port {ports['s3']}, which this folder's s3 has, is in use"):
+            stack.start()
+    assert stack.s3.ports == ports
