@@ -1135,14 +1135,14 @@ MUTANTS = [
     Mutant(
         "a computed value tells the one before it",
         "evolution/type_steps.py",
-        "return not any(step.is_unknown for step in steps[1:]) and all(map(",
-        "return all(map(",
+        "if any(step.type is None for step in steps) or are_lost(steps):",
+        "if any(step.type is None for step in steps):",
         TYPES,
     ),
     Mutant(
         "computed values are kept",
         "evolution/type_steps.py",
-        "return not is_lost and all(",
+        "return not are_lost(steps) and all(",
         "return all(",
         TYPES,
     ),
@@ -1172,6 +1172,13 @@ MUTANTS = [
         "evolution/revisions.py",
         "if piece.source is Source.EVENTS\n    ]",
         "if False\n    ]",
+        REVISED,
+    ),
+    Mutant(
+        "a value is null where its stored form tells less than its event",
+        "evolution/revisions.py",
+        "None if rest is None or (are_lost(left) and not are_lost(types)) else left",
+        "None if rest is None else left",
         REVISED,
     ),
     Mutant(

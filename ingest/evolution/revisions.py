@@ -10,7 +10,7 @@ from itertools import groupby
 from ingest.evolution.definition import NULL, UNKNOWN, Fill, Place, is_at_or_above
 from ingest.evolution.life import Life, Lives, TypeStep
 from ingest.evolution.readings import Means, means
-from ingest.evolution.type_steps import are_reversible, keep_values, not_passed
+from ingest.evolution.type_steps import are_lost, are_reversible, keep_values, not_passed
 from ingest.names import caseless
 
 
@@ -135,9 +135,8 @@ def _recovered(before: Lives, after: Lives, life: Life, stored: str | None, piec
     have passed can be undone."""
     if piece.source is not Source.EVENTS or stored is None or piece.other is None:
         return _undone(before, after, life, stored, piece)
-    rest = _rest(before.shown[piece.other], life, piece.begin)
-    types = () if not rest else (before.shown[piece.other].types[-1], *rest)
-    return piece if rest is None else replace(piece, source=Source.STORED, types=types)
+    types = _types_left(before.shown[piece.other], life, piece.begin)
+    return piece if types is None else replace(piece, source=Source.STORED, types=types)
 
 
 def _undone(before: Lives, after: Lives, life: Life, stored: str | None, piece: Piece) -> Piece:
@@ -268,15 +267,17 @@ def _piece(
         case _ if life.loses(begin):
             return Piece(begin, end, Source.CONSTANT, UNKNOWN)
     old = before.shown[stored]
-    rest = _rest(old, life, begin)
-    if rest is None:
-        return Piece(begin, end, Source.EVENTS)
-    return Piece(begin, end, Source.STORED, types=(old.types[-1], *rest) if rest else ())
+    types = _types_left(old, life, begin)
+    return Piece(begin, end, Source.EVENTS) if types is None else Piece(begin, end, Source.STORED, types=types)
 
 
-def _rest(old: Life, life: Life, at: Place | None) -> tuple[TypeStep, ...] | None:
-    """Returns the types of `life` that a stored value of `old` has not passed yet; None if it has passed others."""
-    return None if old.loses(at) else not_passed(old.later_types(at), life.later_types(at))
+def _types_left(old: Life, life: Life, at: Place | None) -> tuple[TypeStep, ...] | None:
+    """Returns the type of a stored value of `old` and those of `life` that it has not passed yet; () if there are none
+    of these; None if it has passed others, or if its form doesn't tell what the value of the event does."""
+    passed, types = old.later_types(at), life.later_types(at)
+    rest = None if old.loses(at) else not_passed(passed, types)
+    left = (passed[-1], *rest) if rest else ()
+    return None if rest is None or (are_lost(left) and not are_lost(types)) else left
 
 
 def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:

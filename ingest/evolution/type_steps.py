@@ -61,7 +61,7 @@ def casts(own: LogicalType, steps: Sequence[TypeStep], target: LogicalType) -> t
 
     `steps`: the first is the type at the value's position, of which `own` may be a narrower form, the others are those
     that it passes. An integer stays as wide as it is."""
-    if any(step.is_unknown for step in steps[1:]) or any(_is_other_form(*pair) for pair in pairwise(steps)):
+    if are_lost(steps):
         return None
     is_form = bool(steps) and steps[0].type is not None and widest(own, steps[0].type) is not None
     found: list[Cast] = []
@@ -76,11 +76,16 @@ def casts(own: LogicalType, steps: Sequence[TypeStep], target: LogicalType) -> t
     return (*found, Cast(current, target)) if current != target else tuple(found)
 
 
+def are_lost(steps: Sequence[TypeStep]) -> bool:
+    """Returns True if only the source knows what becomes of a value that passes all steps."""
+    return any(step.is_unknown for step in steps[1:]) or any(_is_other_form(*pair) for pair in pairwise(steps))
+
+
 def are_reversible(steps: Sequence[TypeStep]) -> bool:
     """Returns True if a value that has passed all steps tells the one before them."""
-    if any(step.type is None for step in steps) or any(_is_other_form(*pair) for pair in pairwise(steps)):
+    if any(step.type is None for step in steps) or are_lost(steps):
         return False
-    return not any(step.is_unknown for step in steps[1:]) and all(map(is_reversible, passed_casts(steps)))
+    return all(map(is_reversible, passed_casts(steps)))
 
 
 def passed_casts(steps: Sequence[TypeStep]) -> list[Cast]:
@@ -95,8 +100,7 @@ def passed_casts(steps: Sequence[TypeStep]) -> list[Cast]:
 def keep_values(steps: Sequence[TypeStep]) -> bool:
     """Returns True if values of the type of the first step stay as they are in all others."""
     known = [step.type for step in steps if step.type is not None]
-    is_lost = any(step.is_unknown for step in steps[1:]) or any(_is_other_form(*pair) for pair in pairwise(steps))
-    return not is_lost and all(is_kept(*pair) or _are_integers(*pair) for pair in pairwise(known))
+    return not are_lost(steps) and all(is_kept(*pair) or _are_integers(*pair) for pair in pairwise(known))
 
 
 def stored_type(steps: Sequence[TypeStep]) -> tuple[LogicalType | None, bool]:

@@ -151,7 +151,15 @@ def time_type(
 def date_type(schema: dict[str, Any], declared: str, wire: Callable[[date], Any] | None = None) -> SourceType:
     """Returns a type of dates, written as days since 1970 or by `wire`."""
     values = (date(2026, 3, 1), date(1970, 1, 1), date(1500, 2, 28), date(2400, 2, 29))
-    return SourceType(schema, values, wire or (lambda v: (v - date(1970, 1, 1)).days), date.fromisoformat, declared)
+    return SourceType(schema, values, wire or (lambda v: (v - date(1970, 1, 1)).days), _date, declared)
+
+
+def _date(text: str) -> date:
+    """Returns the date of a date or of a midnight: a column that once held timestamps stays one of these."""
+    found = datetime.fromisoformat(text)
+    if found != datetime.combine(found, datetime.min.time()):
+        raise ValueError(f"{text} is not a date")
+    return found.date()
 
 
 def array_of(element: SourceType, *values: list[Any]) -> SourceType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
+from dataclasses import replace
 from functools import cache
 from random import Random
 
@@ -12,13 +13,17 @@ import pytest
 from ingest.evolution.definition import Place, Version
 from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives
-from ingest.evolution.revisions import Refold, needs_refold
+from ingest.evolution.revisions import Refold, Source, needs_refold, revisions
+from ingest.evolution.type_steps import are_lost
 from ingest.testing import Event
 from ingest.testing.table_versions import place_of
 from ingest.testing.tables import TableStory, random_table
+from ingest.values.types import Kind, LogicalType
+from tests.evolution import versions as defined
 from tests.evolution.evidence import key_as_now, seen, told
 from tests.evolution.stored_rows import Stored, read_again
 from tests.evolution.test_lives_of_random_tables import OF_COLUMNS, messages
+from tests.evolution.versions import INT, TEXT, column
 
 SIMPLE = {"insert", "update", "delete", "read", *OF_COLUMNS}
 Step = tuple[str, Refold | None]
@@ -87,3 +92,13 @@ def test_rows_are_a_function_of_the_evidence(with_messages: bool) -> None:
         found.update(steps(story, order, with_messages))
     assert min(found["revise"], found["none"]) > 40, found
     assert found["refold"] > 10 or not with_messages, found
+
+
+@pytest.mark.parametrize(("type_", "name"), [(INT, "integer"), (LogicalType(Kind.UUID), "uuid")])
+def test_no_value_is_lost_where_an_event_shows_a_type_before_its_message(type_: LogicalType, name: str) -> None:
+    first = defined.told(10, replace(column("n", 1, type_=type_), source_type=name))
+    event = defined.seen(90, column("n", type_=TEXT))
+    message = defined.told(30, replace(column("n", 1, type_=TEXT), source_type="text"))
+    (revision,) = revisions(lives({first, event}), lives({first, event, message}))
+    assert [piece for piece in revision.pieces if are_lost(piece.types)] == []
+    assert {piece.source for piece in revision.pieces} == {Source.STORED}
