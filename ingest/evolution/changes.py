@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ingest.evolution.definition import RENAME_TABLE, Cause, ColumnDefinition, Definition, Fill, FillKind
 from ingest.names import caseless
+from ingest.values.types import may_show
 
 
 @dataclass(frozen=True)
@@ -210,10 +211,14 @@ def matched(before: Definition, after: Definition, hints: Hints = NO_HINTS) -> M
 
 
 def has_other_type(before: ColumnDefinition, after: ColumnDefinition) -> bool:
-    """Returns True if a column's type at the source changed, as far as both definitions tell it."""
+    """Returns True if a column's type at the source changed, as far as both definitions tell it. One that events have
+    shown before any message may be another form of the type that the first one tells."""
     if before.source_type and after.source_type:
         return before.source_type != after.source_type
-    return None not in (before.type, after.type) and before.type != after.type
+    if before.type is None or after.type is None:
+        return False
+    is_form = after.source_type != "" and may_show(before.type, after.type)
+    return before.type != after.type and not is_form
 
 
 def computed_columns(matching: Matching, after: Definition, cause: Cause) -> frozenset[str]:

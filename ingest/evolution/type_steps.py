@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from ingest.evolution.life import TypeStep
 from ingest.values.postgres_cast import Cast, is_kept, is_reversible
-from ingest.values.types import INTEGERS, Kind, LogicalType, widest
+from ingest.values.types import INTEGERS, Kind, LogicalType, may_show, widest
 
 _INTEGER_TYPES = ("smallint", "integer", "bigint")
 _TEXTS = {"text", "character varying"}
@@ -21,18 +21,25 @@ def with_step(steps: tuple[TypeStep, ...], step: TypeStep) -> tuple[TypeStep, ..
     """Returns a life's types with that of its next version.
 
     A told type holds from its message on, in the form that events have: the first event that shows it replaces what the
-    message implies. A type that only repeats the last one adds nothing."""
+    message implies, and so does an older one if no message told before. A type that only repeats the last one adds
+    nothing."""
     *earlier, last = steps
     source_type = last.source_type or step.source_type
     if step.is_unknown or step.source_type not in ("", source_type):
         return (*steps, step)
-    is_repeated = step.type in (None, last.type) or not (step.is_shown or last.source_type == "")
-    if is_repeated:
+    if step.type in (None, last.type) or not (step.is_shown or last.source_type == "") or _is_shown_as(last, step):
         is_shown = last.is_shown or (step.is_shown and step.type is not None)
         return _merged(earlier, replace(last, source_type=source_type, is_shown=is_shown))
     if last.type is None or (step.is_shown and not last.is_shown):
         return _merged(earlier, replace(last, type=step.type, source_type=source_type, is_shown=step.is_shown))
     return (*steps, step)
+
+
+def _is_shown_as(shown: TypeStep, told: TypeStep) -> bool:
+    """Returns True if events may have shown a told type by another one, as the connector's settings are."""
+    if shown.type is None or told.type is None or not shown.is_shown or told.is_shown:
+        return False
+    return may_show(shown.type, told.type)
 
 
 def _merged(earlier: Sequence[TypeStep], last: TypeStep) -> tuple[TypeStep, ...]:

@@ -212,6 +212,22 @@ TEXTS = frozenset({Kind.STRING, Kind.ENUM, Kind.JSON, Kind.XML, Kind.LTREE, Kind
 """Kinds whose values are text at the source too."""
 
 
+_SHOWN = {
+    Kind.INTERVAL_ISO: {Kind.INTERVAL_MICROS},
+    Kind.DECIMAL: {Kind.DECIMAL_TEXT, Kind.FLOAT64, Kind.STRING},
+    Kind.DECIMAL_TEXT: {Kind.DECIMAL, Kind.FLOAT64, Kind.STRING},
+    Kind.BYTES: {Kind.STRING},
+}
+"""The kind of values by the recipe's settings → the kinds that others of a connector's settings give."""
+
+
+def may_show(shown: LogicalType, by_recipe: LogicalType) -> bool:
+    """Returns True if events of a connector with other settings than the recipe's show the second type as the first."""
+    if by_recipe.kind is shown.kind is Kind.ARRAY:
+        return may_show(shown.elements[0], by_recipe.elements[0])
+    return shown.kind in _SHOWN.get(by_recipe.kind, ())
+
+
 def widest(a: LogicalType, b: LogicalType) -> LogicalType | None:
     """Returns the narrowest type that holds every value of both without loss; None if there is none.
 

@@ -18,7 +18,7 @@ from ingest.evolution.type_steps import are_lost
 from ingest.testing import Event
 from ingest.testing.table_versions import place_of
 from ingest.testing.tables import TableStory, random_table
-from ingest.values.types import Kind, LogicalType
+from ingest.values.types import Kind, LogicalType, parse
 from tests.evolution import versions as defined
 from tests.evolution.evidence import key_as_now, seen, told
 from tests.evolution.stored_rows import Stored, read_again
@@ -102,3 +102,23 @@ def test_no_value_is_lost_where_an_event_shows_a_type_before_its_message(type_: 
     (revision,) = revisions(lives({first, event}), lives({first, event, message}))
     assert [piece for piece in revision.pieces if are_lost(piece.types)] == []
     assert {piece.source for piece in revision.pieces} == {Source.STORED}
+
+
+@pytest.mark.parametrize(
+    ("shown", "by_recipe", "name"),
+    [
+        ("interval_micros", "interval_iso", "interval"),
+        ("string", "decimal(10,2)", "numeric(10,2)"),
+        ("float64", "decimal_text", "numeric"),
+        ("array<string>", "array<bytes>", "bytea[]"),
+    ],
+)
+def test_first_message_does_not_change_a_type_that_events_show_in_another_form(
+    shown: str, by_recipe: str, name: str
+) -> None:
+    event = defined.seen(10, column("n", type_=parse(shown)))
+    message = defined.told(50, replace(column("n", 1, type_=parse(by_recipe)), source_type=name))
+    now = lives({event, message})
+    assert [step.type for step in now.shown["n"].types] == [parse(shown)]
+    assert [one.change for one in now.changes] == []
+    assert needs_refold(lives({event}), now) is None
