@@ -1182,6 +1182,20 @@ MUTANTS = [
         REVISED,
     ),
     Mutant(
+        "rows that two columns told apart stay when these turn out to be one",
+        "evolution/revisions.py",
+        '"rows had another key": [*keys, *parted],',
+        '"rows had another key": keys,',
+        REVISED,
+    ),
+    Mutant(
+        "a message changes a type that events show in another form",
+        "evolution/type_steps.py",
+        "return may_show(shown.type, told.type)",
+        "return False",
+        REVISED,
+    ),
+    Mutant(
         "a value that an expression computes stays",
         "evolution/revisions.py",
         "case _ if life.loses(begin):",

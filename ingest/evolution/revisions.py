@@ -192,13 +192,23 @@ def needs_refold(before: Lives, after: Lives, through: Place | None = None) -> R
     bounds = _bounds(before, after)
     gone = [LostRange(None, *b, is_gone=True) for b in bounds if _is_back(before, after, b[0])]
     keys = [LostRange(None, *b, is_of_keys=True) for b in bounds if _is_other_key(before, after, b[0])]
+    found_pieces = [(one, piece) for one in revisions(before, after) for piece in one.pieces]
     values = [
         LostRange(revision.stored, piece.begin, piece.end, if_partial=piece.other is not None)
-        for revision in revisions(before, after)
-        for piece in revision.pieces
+        for revision, piece in found_pieces
         if piece.source is Source.EVENTS
     ]
-    reasons = {"rows of a dropped table are back": gone, "rows had another key": keys, "values are lost": values}
+    # Rows of one key were told apart by two columns that turn out to be one.
+    parted = [
+        LostRange(None, piece.begin, piece.end, is_of_keys=True)
+        for revision, piece in found_pieces
+        if piece.other is not None and revision.column in _key_columns(after)
+    ]
+    reasons = {
+        "rows of a dropped table are back": gone,
+        "rows had another key": [*keys, *parted],
+        "values are lost": values,
+    }
     reached = {
         reason: [one for one in ranges if through is None or one.begin is None or one.begin <= through]
         for reason, ranges in reasons.items()
@@ -226,6 +236,10 @@ def _is_other_key(before: Lives, after: Lives, at: Place | None) -> bool:
     if old is None or new is None or not is_at_or_above(at, after.begin):
         return False
     return {*map(caseless, old)} != {*map(caseless, new)}
+
+
+def _key_columns(now: Lives) -> set[str]:
+    return {now.columns[number].column for era in now.keys for number in era.lives}
 
 
 def _revision(before: Lives, after: Lives, life: Life, bounds: tuple[Bounds, ...]) -> ColumnRevision:

@@ -122,3 +122,14 @@ def test_first_message_does_not_change_a_type_that_events_show_in_another_form(
     assert [step.type for step in now.shown["n"].types] == [parse(shown)]
     assert [one.change for one in now.changes] == []
     assert needs_refold(lives({event}), now) is None
+
+
+def test_rows_are_folded_again_if_a_key_column_turns_out_to_have_another_name() -> None:
+    events = {defined.seen(10, "id", "n"), defined.seen(90, "k", "n")}
+    first = defined.told(5, column("id", 1), column("n", 2), key=("id",))
+    renamed = defined.told(50, column("k", 1), column("n", 2), key=("k",))
+    before, after = lives(events), lives({*events, first, renamed})
+    refold = needs_refold(before, after, defined.at(95))
+    assert refold is not None
+    assert [one.begin for one in refold.ranges if one.is_of_keys] == [defined.at(90)]
+    assert needs_refold(before, after, defined.at(40)) is None
