@@ -73,6 +73,7 @@ def test_a_run_goes_on_with_a_table_that_it_has_folded_again(spark: SparkSession
     assert (rows(spark, shop), refold(spark, shop)) == (RIGHT, "")
 
 
+@pytest.mark.long
 def test_a_stopped_run_leaves_the_table_to_the_next(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,9 @@ def merged(
     return accounts, rows, tombstones
 
 
-@pytest.mark.parametrize("is_counted", [True, False], ids=["counted while captured", "from files"])
+@pytest.mark.parametrize(
+    "is_counted", [True, pytest.param(False, marks=pytest.mark.long)], ids=["counted while captured", "from files"]
+)
 def test_tombstone_after_its_delete_needs_no_search(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_counted: bool
 ) -> None:
@@ -114,9 +116,11 @@ def alone(topic: Topic) -> None:
 @pytest.mark.parametrize(
     "story",
     [
-        another_change_between,
         alone,
-        *(pytest.param(story, marks=pytest.mark.long) for story in (of_another_key, after_a_gap, behind_an_update)),
+        *(
+            pytest.param(story, marks=pytest.mark.long)
+            for story in (another_change_between, of_another_key, after_a_gap, behind_an_update)
+        ),
     ],
 )
 def test_repeated_tombstone_is_searched(

@@ -88,7 +88,7 @@ def vacuum_deletes(spark: SparkSession, table: Table, hours: int | None) -> set[
 
 @pytest.mark.parametrize(
     ("hours", "age"),
-    [(0, 0), (1, 2), pytest.param(1, 0.5, marks=pytest.mark.long), pytest.param(None, 2, marks=pytest.mark.long)],
+    [(0, 0), *(pytest.param(*one, marks=pytest.mark.long) for one in ((1, 2), (1, 0.5), (None, 2)))],
 )
 def test_orphans_equal_those_of_vacuum(spark: SparkSession, table: Table, hours: int | None, age: float) -> None:
     assert_orphans_equal_vacuum(spark, aged(spark, table, age), hours)

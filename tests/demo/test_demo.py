@@ -48,7 +48,7 @@ def marked_processes(mark: str) -> list[str]:
 
 def test_silver_equals_its_source_after_inserts_updates_and_deletes(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
-    command = [*INGEST, "demo", "--json", "--seconds", "15", "--seed", "3", "--history"]
+    command = [*INGEST, "demo", "--json", "--seconds", "8", "--seed", "3", "--history"]
     done = subprocess.run(
         command, env=environment(mark, tmp_path), capture_output=True, text=True, timeout=1500, check=False
     )

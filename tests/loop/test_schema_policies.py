@@ -225,6 +225,7 @@ def test_a_table_that_was_refused_goes_on_once_its_policy_allows_the_change(
     assert outcomes(spark, shop) == [(ADD, "b", APPLIED, None)]
 
 
+@pytest.mark.long
 def test_a_new_column_of_events_without_a_schema_is_refused_after_the_first_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:

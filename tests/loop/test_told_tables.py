@@ -234,7 +234,9 @@ def test_a_table_that_gets_a_key_goes_on_by_it(spark: SparkSession, tmp_path: Pa
     assert [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] == [{"id": 1, "a": 11}]
 
 
-@pytest.mark.parametrize("size", [0, 6], ids=["one batch", "two batches"])
+@pytest.mark.parametrize(
+    "size", [pytest.param(0, id="one batch"), pytest.param(6, marks=pytest.mark.long, id="two batches")]
+)
 def test_events_show_the_table_that_follows_a_dropped_one_if_no_message_does(
     spark: SparkSession, tmp_path: Path, size: int
 ) -> None:

@@ -145,6 +145,7 @@ def test_events_that_may_name_an_image_twice_are_not_known(spark: SparkSession, 
     assert group["known"] is known
 
 
+@pytest.mark.long
 def test_counts_of_several_tasks_equal_those_of_a_read(spark: SparkSession, captured: DataFrame) -> None:
     """A null tombstone whose delete was in another task has no table."""
     place = ("topic", "partition", "offset")

@@ -108,10 +108,8 @@ def test_tables_are_those_of_the_source_where_messages_tell_the_keys(
     check_rows(spark, tmp_path, stories, SEED + 1, cases, batches, told=True)
 
 
-@pytest.mark.parametrize(
-    ("batches", "told"),
-    [(1, False), *(pytest.param(*one, marks=pytest.mark.long) for one in ((6, False), (1, True), (6, True)))],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("batches", "told"), [(1, False), (6, False), (1, True), (6, True)])
 def test_tables_that_lose_their_key_are_what_their_events_show(
     spark: SparkSession, tmp_path: Path, batches: int, told: bool
 ) -> None:

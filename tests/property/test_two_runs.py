@@ -237,7 +237,8 @@ def test_begun_slice_keeps_its_end(bag: Lake) -> None:
     assert {r["upto_batch"] for r in bag.accounts().rows().collect()} == {1, 3, 4}
 
 
-@pytest.mark.parametrize("last_batch", [3, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("last_batch", [3, 4])
 def test_half_written_slice_is_finished(bag: Lake, die_between_commits: Callable[[int], None], last_batch: int) -> None:
     """It ends where the dead run would have ended it; a run with other slices starts again."""
     other = resumed_run(bag)
