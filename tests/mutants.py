@@ -1317,8 +1317,15 @@ MUTANTS = [
     Mutant(
         "a policy that keeps dropped columns adds them again",
         "evolution/schema_policy.py",
-        "if not (is_back and policy.keeps_dropped):",
+        "if not isinstance(change, AddColumn) or name not in held:",
         "if True:",
+        POLICY,
+    ),
+    Mutant(
+        "a kept column gets another type whatever the policy is",
+        "evolution/schema_policy.py",
+        "elif has_other_type(held[name], columns[name]):",
+        "elif False:",
         POLICY,
     ),
     Mutant(

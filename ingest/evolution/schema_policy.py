@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -22,6 +22,7 @@ from ingest.evolution.changes import (
     SchemaChange,
     arrival,
     changes_between,
+    has_other_type,
 )
 from ingest.evolution.definition import NULL, ColumnDefinition, Place, Version
 from ingest.evolution.policies import TableColumn
@@ -220,21 +221,34 @@ def decisions(
     hints: Hints = NO_HINTS,
 ) -> tuple[Decision, ...]:
     """Returns what becomes of the changes that `shown` adds to the `known` versions, by position. The lowest version of
-    all is the table as it was created, and no change. `key`: the names of the table's key columns."""
+    all is the table as it was created, and no change. A dropped column that goes on is not new when its name is added
+    again, but may get another type. `key`: the names of the table's key columns."""
     found: list[Decision] = []
     decided = {version.since for version in known}
     before: Version | None = None
-    names: set[str] = set()
+    held: dict[str, ColumnDefinition] = {}
     for version in combined({*known, *shown}):
         whole = replace(version, definition=replace(version.definition, is_partial=False))
+        columns = {caseless(column.name): column for column in version.definition.columns}
         if before is not None and version.since not in decided:
-            for change in _changes(before, whole, hints):
-                is_back = isinstance(change, AddColumn) and caseless(change.column) in names
-                if not (is_back and policy.keeps_dropped):
-                    found.append(Decision(version.since, change, outcome_of(change, policy, key)))
-        names |= {caseless(column.name) for column in version.definition.columns}
+            changes: Iterable[SchemaChange] = _changes(before, whole, hints)
+            if policy.keeps_dropped:
+                changes = (one for change in changes for one in _of_kept(change, held, columns))
+            found += [Decision(version.since, change, outcome_of(change, policy, key)) for change in changes]
+        held |= columns
         before = whole
     return tuple(found)
+
+
+def _of_kept(
+    change: SchemaChange, held: Mapping[str, ColumnDefinition], columns: Mapping[str, ColumnDefinition]
+) -> Iterator[SchemaChange]:
+    """Yields the change; in place of a new column whose name the table holds, the change of its type, if any."""
+    name = caseless(changed_column(change))
+    if not isinstance(change, AddColumn) or name not in held:
+        yield change
+    elif has_other_type(held[name], columns[name]):
+        yield AlterType(columns[name].name, held[name], columns[name])
 
 
 def _changes(before: Version, after: Version, hints: Hints) -> tuple[SchemaChange, ...]:

@@ -40,6 +40,7 @@ from tests.evolution.versions import INT, LONG, TEXT, at, column, seen, told
 
 APPLIED, KEPT, IGNORED, REFUSED = Outcome.APPLIED, Outcome.KEPT, Outcome.IGNORED, Outcome.REFUSED
 DATE = LogicalType(Kind.DATE)
+NUMERIC = LogicalType(Kind.DECIMAL, 20, 2)
 ROOT = Path(__file__).parents[2]
 
 
@@ -59,6 +60,8 @@ ROWS: tuple[tuple[str, SchemaChange, Outcome, Outcome], ...] = (
     ("a column is renamed to another case", RenameColumn("v", "V"), APPLIED, APPLIED),
     ("a column of the key is renamed", RenameColumn("id", "no"), APPLIED, REFUSED),
     ("a type gets wider", retyped(INT, LONG), APPLIED, REFUSED),
+    ("a whole number becomes numeric", retyped(INT, NUMERIC), APPLIED, REFUSED),
+    ("a text may get longer", retyped(TEXT, TEXT), APPLIED, IGNORED),
     ("a type gets narrower", retyped(LONG, INT), APPLIED, IGNORED),
     ("a type changes to text", retyped(INT, TEXT), APPLIED, REFUSED),
     ("a type changes from text to a date", retyped(TEXT, DATE), REFUSED, REFUSED),
@@ -160,6 +163,22 @@ def test_a_column_that_is_kept_after_its_drop_is_no_new_one_when_it_is_back() ->
         (30, "add.column"),
         (40, "add.column"),
     ]
+
+
+def test_the_type_of_a_column_that_is_kept_after_its_drop_changes_as_its_policy_says_when_it_is_back() -> None:
+    def back(before: LogicalType, after: LogicalType, mode: str) -> list[Outcome]:
+        first, dropped, again = (
+            seen(10, "id", column("a", type_=before)),
+            seen(30, "id"),
+            seen(40, "id", column("a", type_=after)),
+        )
+        whole = outcomes(set(), {first, dropped, again}, policy(mode))
+        assert whole == outcomes({first}, {dropped}, policy(mode)) + outcomes({first, dropped}, {again}, policy(mode))
+        return [outcome for at, kind, outcome in whole if at == 40 and kind == "alter.column.type"]
+
+    assert [back(INT, TEXT, mode) for mode in ("lenient", "ignore", "evolve")] == [[APPLIED], [REFUSED], []]
+    assert [back(TEXT, DATE, mode) for mode in ("lenient", "ignore")] == [[REFUSED], [REFUSED]]
+    assert back(INT, INT, "lenient") == []
 
 
 def test_definitions_that_keep_dropped_columns_give_one_life_to_a_column_that_is_back() -> None:

@@ -106,6 +106,11 @@ def rekeyed(topic: Topic, plain: bool) -> None:
     topic.change("c", 20, {"id": 1, "a": 2}, key={"id": 1, "a": 2}, **declared(NARROW, plain))
 
 
+def keyed(topic: Topic, plain: bool) -> None:
+    topic.change("c", 10, {"id": 1, "a": 1}, key=None, **declared(NARROW, plain))
+    topic.change("c", 20, {"id": 2, "a": 2}, **declared(NARROW, plain))
+
+
 Change = Callable[[Topic, bool], None]
 FAILED = {ORDERS: SCHEMA_CHANGE}
 ADD, DROP, TYPE, TRUNCATE, KEY = "add.column", "drop.column", "alter.column.type", "truncate.table", "alter.key"
@@ -157,6 +162,7 @@ CASES: tuple[tuple[Change, str, bool, str | None, Rows | None, list[tuple[str, s
     (truncated, "fail", False, SCHEMA_CHANGE, None, [(TRUNCATE, "", REFUSED, None)]),
     (rekeyed, "fail", False, SCHEMA_CHANGE, None, [(KEY, "", REFUSED, None)]),
     (rekeyed, "ignore", False, SCHEMA_CHANGE, None, [(KEY, "", REFUSED, None)]),
+    (keyed, "ignore", False, SCHEMA_CHANGE, None, [(KEY, "", REFUSED, None)]),
 )
 """A change, the policy, whether events have no schema → the code if the table is set aside, rows and outcomes."""
 

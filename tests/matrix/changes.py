@@ -84,7 +84,7 @@ CHANGES = (
     ),
     Changing(
         "back_as_text",
-        "a column is dropped and added again",
+        "a column is dropped and added again with another type",
         _WITH_W,
         (_DROP_W, f"ALTER TABLE {{t}} ADD w text DEFAULT 'new'; {_THIRD}"),
     ),
@@ -108,10 +108,10 @@ CHANGES = (
     ),
     _retyped("wider", "a type gets wider", "int", ("1", "2", "22"), "bigint", "9007199254740993"),
     _retyped("wider_array", "a type gets wider", "int[]", ("'{1,NULL}'", "'{}'", "'{22}'"), "bigint[]", "'{3}'"),
-    _retyped("exact", "a type gets wider", "int", ("1", "2", "22"), "numeric(20,2)", "3.25"),
+    _retyped("exact", "a whole number becomes numeric", "int", ("1", "2", "22"), "numeric(20,2)", "3.25"),
     _retyped("narrower", "a type gets narrower", "bigint", ("1", "2", "22"), "int", "3"),
     _retyped("to_text", "a type changes to text", "int", ("1", "2", "'22'"), "text", "'three'"),
-    _retyped("longer_text", "a type gets wider", "varchar(5)", ("'a'", "'b'", "'bb'"), "text", "'three or more'"),
+    _retyped("longer_text", "a text may get longer", "varchar(5)", ("'a'", "'b'", "'bb'"), "text", "'three or more'"),
     _retyped(
         "text_to_date",
         "a type changes from text to a date",
@@ -160,7 +160,7 @@ CHANGES = (
     ),
     Changing(
         "shorter_key",
-        "the key changes",
+        "a column leaves the key",
         _KEYED % "id, k",
         (_REKEYED % "id" + "; UPDATE {t} SET k = 7 WHERE id = 2; INSERT INTO {t} VALUES (3, 3, 6)",),
     ),

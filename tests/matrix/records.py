@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,27 @@ def ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _place_of(message: Message) -> tuple[str | None, int | None, int | None]:
     return message.topic(), message.partition(), message.offset()
+
+
+def comparable(records: Iterable[str]) -> dict[str, list[Any]]:
+    """Returns records by topic, without what differs from run to run: positions, times, numbers of relations, and the
+    values of a default that is random."""
+    found: dict[str, list[Any]] = {}
+    relations: dict[int, int] = {}
+    for text in records:
+        record = essential(text)
+        topic, payload = record["topic"], (record["value"] or {}).get("payload")
+        if payload is not None:
+            del payload["source"]
+            if "message" in payload:
+                content = json.loads(base64.b64decode(payload["message"]["content"]))
+                content["oid"] = relations.setdefault(content["oid"], len(relations))
+                payload["message"]["content"] = content
+            for image in ("before", "after"):
+                if topic.endswith(".volatile") and payload.get(image):
+                    payload[image].pop("w", None)
+        found.setdefault(topic, []).append([record["key"], record["value"], record.get("headers")])
+    return found
 
 
 def in_form(records: list[str], form: str, tables: Collection[str]) -> Iterator[str]:

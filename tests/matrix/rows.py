@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from ingest.evolution.schema_policy import OnChange, SchemaPolicy
+from ingest.evolution.schema_policy import Outcome, SchemaPolicy
 
 Rows = list[dict[str, Any]]
 _NULL = {1: {"w": None}}
@@ -47,33 +47,56 @@ UNCERTAIN = {
 }
 """Reason → form and table whose rows aren't compared."""
 STAY = ("gone", "former")
-"""Tables that keep the rows from before under `evolve`."""
-_UNTOUCHED = 1
-"""The ID of the row that is not written after the change."""
+"""Tables without events after the change, which keep the rows from before."""
+UNTOUCHED = {"renamed_key": (1, 2), "anew": (1, 2)}
+"""Table → IDs of its rows that are not written after the change, if not 1 alone."""
 
 
 def expected_rows(
-    place: tuple[str, str], before: Rows, after: Rows | None, policy: SchemaPolicy, not_applied: Collection[str]
+    place: tuple[str, str], before: Rows, after: Rows | None, policy: SchemaPolicy, outcomes: Mapping[str, str]
 ) -> Rows:
-    """Returns the rows of silver. `place`: form and table. `before`, `after`: the rows at the source.
-    `not_applied`: kinds of the changes that are kept beside or ignored."""
-    if place[1] in STAY or after is None:
+    """Returns the rows of silver. `place`: form and table. `before`, `after`: the rows at the source. `outcomes`: kind
+    of change → outcome, as the documentation has it."""
+    form, table = place
+    if table in STAY or after is None:
         return before
+    before, after = ([lowered(row) for row in rows] for rows in (before, after))
+    not_applied = {kind for kind, outcome in outcomes.items() if outcome != Outcome.APPLIED}
     found = BESIDE.get(place) or [row | UNLIKE.get(place, {}).get(row.get("id", 0), {}) for row in after]
-    if "truncate.table" in not_applied or "drop.table" in not_applied:
-        found = [*before, *after]
-    old = {name for row in before for name in row}
-    new = {name for row in found for name in row} - old
-    is_split = "rename.column" in not_applied
-    if "add.column" in not_applied or (is_split and policy.mode("add.column") is OnChange.IGNORE):
-        found = [{name: value for name, value in row.items() if name not in new} for row in found]
-    elif is_split:
-        found = [row | dict.fromkeys(new if row["id"] == _UNTOUCHED else (), None) for row in found]
-    if "drop.column" in not_applied or is_split or "drop.table" in not_applied:
-        values = {row["id"]: row for row in before}[_UNTOUCHED]
-        gone = old - {name for row in after for name in row}
-        found = [{name: values[name] if row["id"] == _UNTOUCHED else None for name in gone} | row for row in found]
-        back = {"w": str(values["w"]) if place[1] == "back_as_text" else values["w"]} if "w" in old - gone else {}
-        found = [row | back if row["id"] == _UNTOUCHED else row for row in found]
-    columns = {name: None for row in found for name in row}
+    if not_applied & {"truncate.table", "drop.table"}:
+        found = [*before, *found]
+    old, new = names_of(before), names_of(after)
+    if "alter.column.type" in not_applied:
+        found = [with_values(row, old & new, before, UNTOUCHED.get(table, (1,))) for row in found]
+    added, gone = new - old, old - new
+    if policy.ignores_new_columns:
+        found = [{name: value for name, value in row.items() if name not in added} for row in found]
+    elif "rename.column" in not_applied:
+        found = [row | {name: None for name in added if row["id"] == 1} for row in found]
+    if "w" in old & new and policy.keeps_dropped:  # `back`, `back_as_text`
+        kept = {"w": str(before[0]["w"]) if table == "back_as_text" else before[0]["w"]}
+        found = [row | kept if row["id"] == 1 else row for row in found]
+    is_kept = policy.keeps_dropped and not_applied & {"drop.column", "rename.column", "drop.table"}
+    if is_kept or form == "plain":
+        found = [dict.fromkeys(gone) | with_values(row, gone, before, UNTOUCHED.get(table, (1,))) for row in found]
+    else:
+        found = [{name: value for name, value in row.items() if name not in gone} for row in found]
+    columns = dict.fromkeys(name for row in found for name in row)
     return [columns | row for row in found]
+
+
+def names_of(rows: Rows) -> set[str]:
+    return {name for row in rows for name in row}
+
+
+def lowered(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a row by names in lower case, because a table goes by the case that its columns had first."""
+    return {name.lower(): value for name, value in row.items()}
+
+
+def with_values(row: dict[str, Any], names: Collection[str], before: Rows, ids: Collection[int]) -> dict[str, Any]:
+    """Returns a row with its values from before in some columns, if it has one of some IDs. Rows whose key is another
+    column are found by `v`."""
+    by = "id" if "id" in row else "v"
+    held = [one for one in before if one[by] == row.get(by) and one.get("id") in ids]
+    return row | {name: held[0][name] for name in names if held}

@@ -160,10 +160,11 @@ class BatchPolicy:
 
     def _of_keys(self, entry: CatalogEntry) -> Iterator[Decision]:
         """Yields a refusal for each key that events carry, that is not the table's, and that the policy doesn't apply.
+        A table without a key may get its first one.
 
         Without a schema a key that names fewer columns may leave out a null."""
         table, policy = self._batch.table, self._policy
-        if policy.takes(AlterKey.kind) or self._rules.has_declared_key(table) or not entry.table_schema.key:
+        if policy.takes(AlterKey.kind) or self._rules.has_declared_key(table):
             return
         key, spelling = entry.table_schema.key, self._rules.spelling(table)
         known = [{*one} for one in (key, *entry.former_keys, *self._accepted.keys)]

@@ -24,7 +24,7 @@ from ingest.evolution.schema_policy import KINDS, Decision, OnChange, Outcome, S
 from ingest.evolution.told.admission import Admission, admitted
 from ingest.evolution.told.taken_table import FollowingTable
 from ingest.values.types import LogicalType
-from tests.evolution.test_schema_policy import APPLIED, DATE, IGNORED, KEPT, REFUSED, ROWS, failing, policy
+from tests.evolution.test_schema_policy import APPLIED, DATE, IGNORED, KEPT, NUMERIC, REFUSED, ROWS, failing, policy
 from tests.evolution.versions import LONG, TEXT, at, column, seen, told
 
 ID, V = column("id", 1), replace(column("v", 2), source_type="integer")
@@ -58,6 +58,8 @@ TOLD: dict[str, tuple[Version, Version]] = {
     "a column is renamed to another case": (TABLE, then(ID, replace(V, name="V"))),
     "a column of the key is renamed": (TABLE, then(replace(ID, name="no"), V, key=("no",))),
     "a type gets wider": (TABLE, then(ID, BIG)),
+    "a whole number becomes numeric": (TABLE, then(ID, typed(NUMERIC, "numeric(20,2)"))),
+    "a text may get longer": (first(ID, typed(TEXT, "character varying(5)")), then(ID, TEXTUAL)),
     "a type gets narrower": (first(ID, BIG), then(ID, V)),
     "a type changes to text": (TABLE, then(ID, TEXTUAL)),
     "a type changes from text to a date": (first(ID, TEXTUAL), then(ID, typed(DATE, "date"))),
