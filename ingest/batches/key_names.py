@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.changelog.envelope import key_json
+from ingest.changelog.envelope import CHANGES, key_json
 from ingest.jvm.key_names import names_in_key
 
 Keys = tuple[tuple[str, ...], ...] | None
@@ -38,6 +38,25 @@ def keys_of(names: Collection[str]) -> Keys:
 def union_of_keys(one: Keys, other: Keys) -> Keys:
     """Returns the keys of two groups; None where those of either are not known."""
     return None if one is None or other is None else _limited({*one, *other})
+
+
+def first_keys(events: DataFrame) -> dict[str, tuple[str, ...] | None]:
+    """Returns table → the names of the columns in the first key of its changes; () where the change at the lowest
+    position has no key; None where that key names no columns. `events`: rows of bronze."""
+    key_text = key_json(F.col("key"))
+    names = F.json_object_keys(F.when(F.try_parse_json(key_text).isNotNull(), key_text))
+    # The first record in the transport: a later one may name fewer columns.
+    at = F.when(F.col("key").isNotNull(), F.struct("offset", "topic", "partition"))
+    begins_with_key = F.min_by(F.col("key").isNotNull(), "position").alias("begins_with_key")
+    changed = events.where(F.col("op").isin(*CHANGES)).groupBy("source_table")
+    first = changed.agg(F.min_by("key", at).alias("key"), begins_with_key)
+    rows = first.select("source_table", "key", "begins_with_key", names.alias("names")).collect()  # a row per table
+    keys: dict[str, tuple[str, ...] | None] = {}
+    for row in rows:
+        has_key = row["key"] is not None and row["begins_with_key"]
+        # Without one now, the table goes on by a key that the source gives it later.
+        keys[row["source_table"]] = (tuple(row["names"] or ()) or None) if has_key else ()
+    return keys
 
 
 def _limited(keys: set[tuple[str, ...]]) -> Keys:

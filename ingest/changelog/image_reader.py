@@ -154,7 +154,7 @@ def key_structs(opened: str, keys: Sequence[Column]) -> tuple[SparkColumn, ...]:
 
 def image(name: str, reader: ImageReader, opened: str = "_ingest_v") -> SparkColumn:
     """Returns the image `name` ("before" or "after") of a parsed value. `opened`: the name of its column."""
-    inside, outside = F.col(f"{opened}.payload.{name}"), F.col(f"{opened}.{name}")
+    inside, outside = f"{opened}.payload.{name}", f"{opened}.{name}"
     if reader.wrapped is None:
-        return F.when(F.col("wrapped"), inside).otherwise(outside)
-    return inside if reader.wrapped else outside
+        return F.when(F.col("wrapped"), F.col(inside)).otherwise(F.col(outside))
+    return F.col(inside if reader.wrapped else outside)

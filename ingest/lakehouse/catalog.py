@@ -7,17 +7,18 @@ counts. It holds names of the source as data, so that none of them gets into a s
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.delta import delta_table
+from ingest.delta.group_commit import GroupCommit
 from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
 from ingest.evolution.declared_types import with_declared_types
@@ -156,8 +157,9 @@ class Catalog:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self._table = delta_table.Table(spark, path)
+        self._is_current = False
         # Tables are merged in parallel; two first appends would both create the table.
-        self._commit_lock = threading.Lock()
+        self._group_commit = GroupCommit(self._append)
 
     def entries(self, pipeline: str | None = None) -> list[CatalogEntry]:
         """Returns the newest entry of each table of one pipeline, or of all, by pipeline and table."""
@@ -218,30 +220,44 @@ class Catalog:
     def record(self, entry: CatalogEntry, known: Set[Version] = frozenset()) -> None:
         """Appends an entry. Raises Contended if another writer has recorded this revision. `known`: versions that
         earlier entries of the table hold."""
-        table_schema = entry.table_schema
-        columns = [column_to_json(c) for c in table_schema.columns]
-        row = {
-            "pipeline": entry.pipeline,
-            "table": table_schema.table,
-            "revision": entry.revision,
-            "path": entry.path,
-            "primary_key": list(table_schema.key),
-            "columns": json.dumps(columns, ensure_ascii=False),
-            "topics": list(entry.topics),
-            "origin": entry.origin or None,
-            # Never null: that is an entry of an older version.
-            "versions": versions_to_json(entry.versions - known, known - entry.versions),
-            "former_keys": json.dumps(entry.former_keys, ensure_ascii=False) if entry.former_keys else None,
-            "added_columns": json.dumps(entry.added_columns) if entry.added_columns else None,
-            "refold": entry.refold or None,
-            "renames": json.dumps(entry.renames, ensure_ascii=False) if entry.renames else None,
-            "keyless_since": json.dumps(entry.keyless_since) if entry.keyless_since else None,
-        }
-        frame = local_rows(self._spark, [row], _SCHEMA)
-        with self._commit_lock:
-            older = self._table.exists() and not set(_ADDED) <= set(self._table.rows().columns)
-            version = TxnVersion(entry.path, entry.revision)
-            self._table.commit(frame, txn_version=version, columns=_SCHEMA if older else None)
+        self._group_commit.commit((TxnVersion(entry.path, entry.revision), _row(entry, known)))
+
+    def _append(self, entries: Sequence[tuple[TxnVersion, Mapping[str, Any]]]) -> None:
+        """Appends entries of different tables in one commit."""
+        (version, *more_versions), rows = zip(*entries, strict=True)
+        columns = _SCHEMA if self._lacks_columns() else None
+        frame = local_rows(self._spark, rows, _SCHEMA)
+        self._table.commit(frame, txn_version=version, more_versions=more_versions, columns=columns, is_small=True)
+
+    def _lacks_columns(self) -> bool:
+        """Returns True if an older version of this package wrote the catalog, and no newer one has since."""
+        if not self._is_current and self._table.exists():
+            self._is_current = set(_ADDED) <= set(self._table.rows().columns)
+            return not self._is_current
+        return False
+
+
+def _row(entry: CatalogEntry, known: Set[Version]) -> dict[str, Any]:
+    """Returns the row of an entry. `known`: versions that earlier entries of the table hold."""
+    table_schema = entry.table_schema
+    columns = [column_to_json(c) for c in table_schema.columns]
+    return {
+        "pipeline": entry.pipeline,
+        "table": table_schema.table,
+        "revision": entry.revision,
+        "path": entry.path,
+        "primary_key": list(table_schema.key),
+        "columns": json.dumps(columns, ensure_ascii=False),
+        "topics": list(entry.topics),
+        "origin": entry.origin or None,
+        # Never null: that is an entry of an older version.
+        "versions": versions_to_json(entry.versions - known, known - entry.versions),
+        "former_keys": json.dumps(entry.former_keys, ensure_ascii=False) if entry.former_keys else None,
+        "added_columns": json.dumps(entry.added_columns) if entry.added_columns else None,
+        "refold": entry.refold or None,
+        "renames": json.dumps(entry.renames, ensure_ascii=False) if entry.renames else None,
+        "keyless_since": json.dumps(entry.keyless_since) if entry.keyless_since else None,
+    }
 
 
 def _with_added(rows: DataFrame) -> DataFrame:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from threading import Lock
+from weakref import WeakKeyDictionary
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from ingest.batches.group_stats import Group
+from ingest.batches.key_names import first_keys
 from ingest.batches.limits import require_distinct_columns
 from ingest.batches.policies.batch_policy import BatchPolicy
 from ingest.batches.policies.change_policies import ChangePolicies
@@ -20,7 +22,7 @@ from ingest.batches.schemas import Schemas
 from ingest.batches.seen_versions import Incoming, SeenVersions
 from ingest.batches.table_batch import TableBatch
 from ingest.batches.table_owner import OwnedBatch, owned_batch
-from ingest.changelog.envelope import RESYNCED, key_json
+from ingest.changelog.envelope import RESYNCED
 from ingest.evolution.column_types import unreadable, with_newest_types
 from ingest.evolution.declared_types import as_declared, differences
 from ingest.evolution.followed import followed_columns
@@ -67,6 +69,8 @@ class TableSchemas:
         self.revisions = TableRevisions(spark, pipeline, lakehouse)
         self._wire: dict[str, tuple[Column, ...]] = {}
         self._keys: dict[str, tuple[int, tuple[str, ...] | None]] = {}
+        self._first_keys = WeakKeyDictionary[DataFrame, dict[str, Key | None]]()
+        self._first_keys_lock = Lock()
         self._seen = SeenVersions(rules)
         self.policies = ChangePolicies(rules, SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline))
         self.table_keys = TableKeys(rules, self.revisions, self.policies)
@@ -255,13 +259,9 @@ class TableSchemas:
         declared = self._rules.primary_keys.get(batch.table)
         if declared is not None:
             return declared
-        key_text = key_json(F.col("key"))
-        names = F.json_object_keys(F.when(F.try_parse_json(key_text).isNotNull(), key_text))
-        # The first record in the transport: a later one may name fewer columns.
-        at = F.when(F.col("key").isNotNull(), F.struct("offset", "topic", "partition"))
-        begins_with_key = F.min_by(F.col("key").isNotNull(), "position").alias("begins_with_key")
-        first = batch.events.where(batch.changed).agg(F.min_by("key", at).alias("key"), begins_with_key)
-        row = first.select("key", "begins_with_key", names.alias("names")).first()
-        if row is None or row["key"] is None or not row["begins_with_key"]:
-            return ()  # If the source gives it a key later, its rows go on by that.
-        return tuple(row["names"]) if row["names"] else None
+        with self._first_keys_lock:
+            # One job for all new tables of a slice: each batch has the same events.
+            found = self._first_keys.get(batch.events)
+            if found is None:
+                found = self._first_keys[batch.events] = first_keys(batch.events)
+        return found.get(batch.table, ())

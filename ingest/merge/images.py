@@ -33,6 +33,7 @@ from ingest.changelog.image_reader import (
 )
 from ingest.changelog.refusal import refusal
 from ingest.evolution.inferred.inference import are_parsed, is_inexact, parsed_images
+from ingest.evolution.policies import TableColumn
 from ingest.jvm.plain_json import CORRUPT, WITHOUT_LIMITS, opened
 from ingest.jvm.projection import Projection
 from ingest.merge.image_columns import (
@@ -54,17 +55,20 @@ _EVENT = ("topic", "partition", "offset", "op", "wrapped", "position", "source_t
 
 def changes(events: DataFrame, table_schema: TableSchema, reader: ImageReader) -> DataFrame:
     """Returns the changes of `EVENT` rows. An update of the key yields its image and the delete of the old key."""
-    frame = reduce(lambda rows, projection: projection.of(rows), _projections(table_schema, reader), events)
+    projections = _projections(table_schema.key, table_schema.columns, reader)
+    frame = reduce(lambda rows, projection: projection.of(rows), projections, events)
     return split_key_updates(frame, table_schema.key)
 
 
 @lru_cache(maxsize=512)
-def _projections(table_schema: TableSchema, reader: ImageReader) -> tuple[Projection, ...]:
+def _projections(
+    key: tuple[str, ...], table_columns: tuple[TableColumn, ...], reader: ImageReader
+) -> tuple[Projection, ...]:
     """Returns successive projections: parse the value, parse the key, decode the columns, find what can't be applied.
 
-    Cached, since building them takes longer than a small batch.
+    Cached, since building them takes longer than a small batch; tables with the same columns share them.
     """
-    reader = reader.for_key(table_schema.key)
+    table_schema, reader = TableSchema("", key, table_columns), reader.for_key(key)
     wire = reader.by_name
     column_lists = lists_of_columns(table_schema, reader)
     keys = key_columns(table_schema, wire)

@@ -75,14 +75,16 @@ def reconcile_whole_rows(
     applied = counts.effects
     if counts.moves:  # An event that moves a row is one event with two effects.
         applied = resolved.where(takes_effect(some_differ)).select(EVENT_ID).distinct().count()
-    rows = run_prepared(_silver_rows, (some_differ,), resolved, is_small=is_small)
-    tombstones = run_prepared(_new_tombstones, (), resolved, is_small=is_small)
+    silver = tombstones = None
+    if counts.actions - {WRITE_TOMBSTONE, REFUSE}:
+        rows = run_prepared(_silver_rows, (some_differ,), resolved, is_small=is_small)
+        silver = RowChanges(rows, counts.actions, counts.files, counts.effects, parts, counts.removed_rows)
+    if counts.actions & {DELETE, WRITE_TOMBSTONE}:
+        tombstones = run_prepared(_new_tombstones, (), resolved, is_small=is_small)
     return Changeset(
-        RowChanges(rows, counts.actions, counts.files, counts.effects, parts, counts.removed_rows)
-        if counts.actions - {WRITE_TOMBSTONE, REFUSE}
-        else None,
+        silver,
         None,
-        tombstones if counts.actions & {DELETE, WRITE_TOMBSTONE} else None,
+        tombstones,
         resolved.where(F.col(ACTION) == REFUSE) if counts.refused else None,
         applied,
         counts.refused,

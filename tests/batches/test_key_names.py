@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.batches import key_names as module
-from ingest.batches.key_names import MOST_KEYS, key_names, keys_of, union_of_keys
+from ingest.batches.key_names import MOST_KEYS, first_keys, key_names, keys_of, union_of_keys
 from ingest.jvm.library import tasks_have_library
 from tests.property.test_schema_novelty import json_object
 
@@ -109,3 +109,35 @@ def test_too_many_keys_are_not_known() -> None:
     assert union_of_keys(most, (("0",),)) is None
     assert union_of_keys(most, most[:1]) == most
     assert union_of_keys(most, None) is None
+
+
+@pytest.mark.spark
+def test_first_keys_of_all_tables(spark: SparkSession) -> None:
+    a, b, broken = b'{"a":1}', b'{"b":1,"a":2}', b"7"
+    keys: dict[str, list[bytes | None]] = {
+        "one": [a, b],
+        "other": [b, a],
+        "keyless": [None, None],
+        "keyed later": [None, a],
+        "keyless later": [a, None],
+        "unreadable": [broken, a],
+        "unreadable later": [a, broken],
+        "empty": [b"", a],
+    }
+    rows = [
+        (table, "u", key and bytearray(key), offset, "t", 0, offset)
+        for table, found in keys.items()
+        for offset, key in enumerate(found, 1)
+    ]
+    rows += [("one", "m", bytearray(b), 0, "t", 0, 0), ("deleted", "tombstone", bytearray(a), 0, "t", 0, 0)]
+    columns = "source_table string, op string, key binary, offset long, topic string, partition int, position long"
+    assert first_keys(spark.createDataFrame(rows[::-1], columns)) == {
+        "one": ("a",),
+        "other": ("b", "a"),
+        "keyless": (),
+        "keyed later": (),
+        "keyless later": ("a",),
+        "unreadable": None,
+        "unreadable later": ("a",),
+        "empty": None,
+    }
