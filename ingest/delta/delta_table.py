@@ -304,8 +304,11 @@ class Table(ReadTable):
         snapshot = transaction.snapshot()
         others = int(snapshot.version()) != self._last_seen
         found = [*more] if txn_version is None else [txn_version, *more]
-        for version in found:
-            reached = self._txn_versions_of(snapshot).get(version.application, 0) if others else 0
+        # Also behind this writer's own commit, which may have been of another application.
+        checked = [version for version in found if version.must_advance or version.after is not None]
+        known = self._txn_versions_of(snapshot) if checked else {}
+        for version in checked:
+            reached = known.get(version.application, 0)
             is_reached = version.must_advance and reached >= version.version
             if is_reached or (version.after is not None and reached > version.after):
                 raise concurrent_commit(self.path)
