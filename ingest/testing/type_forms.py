@@ -104,7 +104,12 @@ def text_type(name: str | None, *values: str, declared: str = "string", **more: 
 
 def number_type(kind: str, *values: Any, logical: str = "", is_key: bool = False) -> SourceType:
     """Returns a type that JSON writes as it is. `kind`: Connect's name. `logical`: the declared type, if it differs."""
-    return SourceType({"type": kind}, values, declared=logical or kind, is_key=is_key)
+    return SourceType({"type": kind}, values, read=_number, declared=logical or kind, is_key=is_key)
+
+
+def _number(value: Any) -> Any:
+    """Returns a number of JSON, or that of a text: a column that once held decimals of any scale stays one of these."""
+    return Decimal(value) if isinstance(value, str) else value
 
 
 def _micros(value: datetime) -> int:
