@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.config import Pipeline
@@ -18,20 +18,20 @@ from ingest.config.control_topics import ControlTopics
 from ingest.connector import Connectors
 from ingest.connector.recipe import POSTGRES_CLASS
 from ingest.connector.signals import (
-    ABORTED,
-    COLLECTIONS,
-    COMPLETED,
     EMPTY,
-    STARTED,
+    FAILED,
+    KEYLESS,
     SUCCEEDED,
-    TABLE_READ,
+    UNKNOWN,
     SnapshotNotice,
     execute_snapshot,
     missing_properties,
+    one_row,
     signal_table_of,
     snapshot_notice,
 )
-from ingest.errors import ConfigError, Contended, SourceRefused, Unreachable
+from ingest.connector.snapshot_watch import SnapshotEnd, SnapshotWatch
+from ingest.errors import ConfigError, SourceRefused, Unreachable
 from ingest.sources.signal_table import SignalTable
 from ingest.sources.signal_topics import TopicTail, create_topics, send
 
@@ -39,26 +39,27 @@ _UNSAFE = re.compile(r"""[\s."'`,]""")
 _POLL_SECONDS = 1.0
 _STATUS_SECONDS = 5.0
 _PAUSE_SECONDS = 1.0
-_SIGNALS = 3
-"""How often a table is asked for by Kafka while its reading fails."""
-_FAILED_READ = "SQL_EXCEPTION"
+_PRIMERS = 3
+"""Signals by Kafka before the one of the table: how many threads read while a signal is taken depends on chance."""
 _TWO_THREADS = (
-    "Debezium begins a read that is asked for by Kafka on a second thread, which fails if the table changes meanwhile: "
-    "let it read signals from a table (--signal-table)"
+    "have the connector read signals from a table (--signal-table), or send a signal of type blocking; Debezium begins "
+    "a read that is asked for by Kafka on a second thread"
 )
+_OLD_VALUES = "rows that changed meanwhile may have older values than the source until it is read again"
 _SIGNAL_TOPIC = {"cleanup.policy": "delete", "retention.ms": "604800000"}
 _REFUSALS = {
-    "NO_PRIMARY_KEY": (
+    KEYLESS: (
         "has no primary key, by which Debezium reads a table in chunks",
         "give it a primary key; or take a new snapshot of it with a signal of type blocking",
     ),
-    "UNKNOWN_SCHEMA": (
+    UNKNOWN: (
         "is not among the tables of the connector",
         "add it to the connector's table.include.list, or correct the name (schema.table, as the source spells it)",
     ),
-    _FAILED_READ: (
+    FAILED: (
         "could not be read: Debezium's query failed",
-        "check --where, and that the connector's user may SELECT the table; the connector's log has the reason",
+        "check --where, and that the connector's user may SELECT the table (the connector's log has the reason); then "
+        "restart the connector: it keeps the rows that it has read, and would send them with its next read",
     ),
 }
 """Status → problem and remedy."""
@@ -141,76 +142,68 @@ class Resync:
         signals = config.get("signal.kafka.topic", f"{prefix}-signal")
         return connectors, ControlTopics(prefix, signals, config["notification.sink.topic.name"], topics.resyncs)
 
-    def read(self, report: Callable[[SnapshotNotice], None]) -> TableRead:
+    def read(self, report: Callable[[SnapshotNotice], None], *, is_known: bool = False) -> TableRead:
         """Asks for the snapshot and waits until the table is read. `report`: takes each notification of it.
+        `is_known`: the connector has sent events of the table.
 
         Raises SourceRefused and ConfigError where the connector can't read the table, Contended where another snapshot
         was asked for at the same time, Unreachable where the connector does not answer.
         """
-        kafka = self._pipeline.source.kafka
-        topics = (
-            [self._topics.notifications] if self._signal_table else [self._topics.signals, self._topics.notifications]
-        )
-        create_topics(kafka, dict.fromkeys(topics, _SIGNAL_TOPIC))
-        with TopicTail(kafka, self._topics.notifications) as tail:
-            signal, end = self._ask(tail, report)
-            for number in range(self._signals - 1):
-                if end.status != _FAILED_READ:
-                    break
-                # Two threads of Debezium have read the table at once, or the database refuses the query: the status is
-                # the same.
-                time.sleep(_PAUSE_SECONDS * 2**number)
-                signal, end = self._ask(tail, report)
-        self._require_read(end.status or end.kind)
+        topics = self._topics
+        used = [topics.notifications] if self._signal_table else [topics.signals, topics.notifications]
+        create_topics(self._pipeline.source.kafka, dict.fromkeys(used, _SIGNAL_TOPIC))
+        if self._signal_table is None and not is_known and (signal := self._try_one_row(report)) is not None:
+            return TableRead((self._schema, self._name), signal, 0)
+        primers = [] if self._signal_table else [one_row(self._schema, self._name)] * _PRIMERS
+        signal, end = self._snapshot([*primers, self._request.predicate], report)
+        self.require_read(end)
         return TableRead((self._schema, self._name), signal, end.rows)
 
-    @property
-    def _signals(self) -> int:
-        """Returns how often the table is asked for while its reading fails. A signal in a table comes with the log, on
-        one thread, so that a failure is the database's."""
-        return 1 if self._signal_table is not None else _SIGNALS
+    def _try_one_row(self, report: Callable[[SnapshotNotice], None]) -> str | None:
+        """Asks for one row. Returns the ID of the signal if there is none.
 
-    def _ask(self, tail: TopicTail, report: Callable[[SnapshotNotice], None]) -> tuple[str, SnapshotNotice]:
-        """Sends a signal. Returns its ID and the notification with which the reading of the table ended."""
-        signal = f"ingest-{self._pipeline.name}-{uuid.uuid4()}"
-        self._send(execute_snapshot(signal, self._schema, self._name, self._request.predicate))
-        for notice in self._notices(tail, signal):
-            report(notice)
-            is_other = notice.kind == TABLE_READ and notice.table != f"{self._schema}.{self._name}"
-            has_read_other = is_other and notice.status in (SUCCEEDED, EMPTY)
-            if notice.kind in (TABLE_READ, ABORTED, COMPLETED) and not has_read_other:
-                return signal, notice
+        A query that fails on the streaming thread stops the connector; on the signalling thread it doesn't, and that
+        one handles a signal by Kafka that comes alone. Raises as `require_read` does."""
+        row = one_row(self._schema, self._name, self._request.predicate)
+        signal, end = self._snapshot([row], report)
+        for number in range(_PRIMERS - 1):
+            if end.status != FAILED:
+                break
+            # The database refuses the query, or the streaming thread has read at the same time.
+            time.sleep(_PAUSE_SECONDS * 2**number)
+            signal, end = self._snapshot([row], report)
+        if end.status in _REFUSALS:
+            self.require_read(replace(end, on_one_thread=True))
+        return signal if end.status == EMPTY and end.on_one_thread else None
+
+    def _snapshot(
+        self, predicates: Sequence[str | None], report: Callable[[SnapshotNotice], None]
+    ) -> tuple[str, SnapshotEnd]:
+        """Sends a batch of signals, one for the rows that meet each predicate. Returns the ID of the last one, and the
+        end of its snapshot."""
+        signals = {f"ingest-{self._pipeline.name}-{uuid.uuid4()}": predicate for predicate in predicates}
+        by_log = self._signal_table is not None
+        watch = SnapshotWatch(f"{self._schema}.{self._name}", *signals, by_log=by_log)
+        with TopicTail(self._pipeline.source.kafka, self._topics.notifications) as tail:
+            self._send([execute_snapshot(i, self._schema, self._name, wanted) for i, wanted in signals.items()])
+            for notice in self._snapshot_notices(tail):
+                report(notice)
+                if (end := watch.take(notice)) is not None:
+                    return list(signals)[-1], end
         raise AssertionError("the notifications end with an exception only")
 
-    def _send(self, signal: Mapping[str, Any]) -> None:
+    def _send(self, signals: Sequence[Mapping[str, Any]]) -> None:
         if self._signal_table is not None:
-            self._signal_table.insert(signal)
+            for signal in signals:
+                self._signal_table.insert(signal)
         else:
             # Debezium reads signals whose key is its topic.prefix.
-            send(self._pipeline.source.kafka, self._topics.signals, self._topics.prefix, signal)
+            send(self._pipeline.source.kafka, self._topics.signals, self._topics.prefix, *signals)
 
     def _wanted(self, topics: ControlTopics) -> tuple[str, str, str | None]:
         """Returns the brokers, the topic of notifications and the signal table that the connector has to be set to."""
         table = None if self._signal_table is None else self._signal_table.name
         return self._pipeline.source.kafka["bootstrap.servers"], topics.notifications, table
-
-    def _notices(self, tail: TopicTail, signal: str) -> Iterator[SnapshotNotice]:
-        """Yields the notifications of the snapshot that `signal` started."""
-        table, started = self._request.table, False
-        for notice in self._snapshot_notices(tail):
-            is_own = notice.id == signal
-            # A signal joins a snapshot that is in progress, whose later notifications bear its id then.
-            if (started and not is_own) or (is_own and not started and notice.kind != STARTED):
-                raise Contended(
-                    f"another snapshot was asked for at the same time, so it isn't known when {table} was read whole",
-                    "run the same command again once the other snapshot has ended",
-                )
-            if not is_own:
-                continue
-            started = True
-            if notice.kind == COLLECTIONS and not notice.tables:
-                self._require_read("UNKNOWN_SCHEMA")
-            yield notice
 
     def _snapshot_notices(self, tail: TopicTail) -> Iterator[SnapshotNotice]:
         """Yields all notifications of incremental snapshots. Raises Unreachable if none comes in time."""
@@ -242,23 +235,29 @@ class Resync:
             return
         status = self._connectors.status(connect.connector)
         if status.failed:
-            cause = "" if self._signal_table is not None else f". {_TWO_THREADS}"
+            by_kafka = "" if self._signal_table is not None else f"; {_OLD_VALUES}"
             raise SourceRefused(
                 f"connector {connect.connector!r} has failed ({', '.join(status.failures)}) and reads nothing, "
-                f"{self._request.table} neither; its events wait at the source",
-                "read the log of its Kafka Connect worker, fix the cause, restart it, then run the same command "
-                f"again{cause}",
+                f"{self._request.table} neither; its events wait at the source{by_kafka}",
+                "read the log of its Kafka Connect worker, fix the cause, and restart it; then "
+                + ("run the same command again" if self._signal_table is not None else _TWO_THREADS),
             )
 
-    def _require_read(self, status: str) -> None:
-        if status in (SUCCEEDED, EMPTY):
-            return
-        if status in _REFUSALS:
-            problem, remedy = _REFUSALS[status]
-            if status == _FAILED_READ and self._signal_table is None:
-                problem, remedy = f"{problem} {_SIGNALS} times", f"{remedy}. {_TWO_THREADS}"
-            raise SourceRefused(f"table {self._request.table} {problem}", remedy)
-        raise Unreachable(
-            f"the snapshot of {self._request.table} ended before all was read ({status})",
-            "run the same command again",
-        )
+    def require_read(self, end: SnapshotEnd) -> None:
+        """Raises SourceRefused or Unreachable where the table was not read, or by two threads at once."""
+        table = self._request.table
+        if end.status in _REFUSALS and (end.on_one_thread or end.status != FAILED):
+            problem, remedy = _REFUSALS[end.status]
+            if end.status == FAILED and self._signal_table is None:
+                remedy = f"{remedy}. If it fails again, {_TWO_THREADS}"
+            raise SourceRefused(f"table {table} {problem}", remedy)
+        if not end.on_one_thread:
+            raise SourceRefused(
+                f"two threads of Debezium have read {table} at once, as the source changed in that moment: no row is "
+                f"removed, and {_OLD_VALUES}",
+                f"restart the connector, which may keep rows that it has read; then {_TWO_THREADS}",
+            )
+        if end.status not in (SUCCEEDED, EMPTY):
+            raise Unreachable(
+                f"the snapshot of {table} ended before all was read ({end.status})", "run the same command again"
+            )

@@ -14,6 +14,8 @@ from typing import Any
 
 SUCCEEDED, EMPTY = "SUCCEEDED", "EMPTY"
 """Statuses of a table that was read: to its end, or without a row."""
+UNKNOWN, KEYLESS, FAILED = "UNKNOWN_SCHEMA", "NO_PRIMARY_KEY", "SQL_EXCEPTION"
+"""Statuses of a table that was not read."""
 STARTED, COLLECTIONS, CHUNK, TABLE_READ = (
     "STARTED",
     "DATA_COLLECTIONS_RESOLVED",
@@ -49,6 +51,13 @@ def execute_snapshot(signal_id: str, schema: str, table: str, predicate: str | N
     if predicate is not None:
         data["additional-conditions"] = [{"data-collection": pattern, "filter": predicate}]
     return {"id": signal_id, "type": "execute-snapshot", "data": data}
+
+
+def one_row(schema: str, table: str, predicate: str | None = None) -> str:
+    """Returns a predicate that one row of the table meets, or one per partition of it, of those that meet
+    `predicate`."""
+    those = "" if predicate is None else f" WHERE ({predicate})"
+    return f'ctid IN (SELECT ctid FROM "{schema}"."{table}"{those} LIMIT 1)'
 
 
 def snapshot_notice(value: bytes | None) -> SnapshotNotice | None:

@@ -14,6 +14,8 @@ from ingest.errors import SourceRefused, Unreachable
 from ingest.sources.kafka_properties import librdkafka_properties
 
 _TIMEOUT_SECONDS = 30.0
+_LINGER_MILLIS = 100
+"""How long the first record waits for the others, so that all are in one batch."""
 
 
 def create_topics(properties: Mapping[str, str], topics: Mapping[str, Mapping[str, str]]) -> None:
@@ -38,17 +40,20 @@ def create_topics(properties: Mapping[str, str], topics: Mapping[str, Mapping[st
             ) from None
 
 
-def send(properties: Mapping[str, str], topic: str, key: str | None, value: Mapping[str, Any]) -> None:
-    """Writes one JSON record and waits until all replicas in sync have it.
+def send(properties: Mapping[str, str], topic: str, key: str | None, *values: Mapping[str, Any]) -> None:
+    """Writes JSON records, which consumers get at once, and waits until all replicas in sync have them.
 
     Raises SourceRefused if the user may not write there, Unreachable if no broker confirms it."""
     failures: list[KafkaError | None] = []
-    producer = Producer(librdkafka_properties(properties) | {"acks": "all", "enable.idempotence": True})
-    text = json.dumps(value, ensure_ascii=False)
-    producer.produce(topic, text, key, on_delivery=lambda error, _: failures.append(error))
-    if producer.flush(_TIMEOUT_SECONDS) or not failures:
+    own: dict[str, Any] = {"acks": "all", "enable.idempotence": True, "linger.ms": _LINGER_MILLIS}
+    producer = Producer(librdkafka_properties(properties) | own)
+    for value in values:
+        text = json.dumps(value, ensure_ascii=False)
+        producer.produce(topic, text, key, on_delivery=lambda error, _: failures.append(error))
+    if producer.flush(_TIMEOUT_SECONDS) or len(failures) < len(values):
         raise _unreachable(topic)
-    if (error := failures[0]) is None:
+    error = next((failure for failure in failures if failure is not None), None)
+    if error is None:
         return
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise SourceRefused(f"the user may not write to topic {topic}", "grant Write on it")

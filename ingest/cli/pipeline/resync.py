@@ -70,7 +70,7 @@ def resync(
         with running(f"ingest resync {loaded.name}", loaded.session) as spark, converting_errors(loaded):
             whole_read = _whole_read(spark, loaded, table)
             with _chunk_bar(as_json) as report:
-                found = work.read(report)
+                found = work.read(report, is_known=whole_read is not None)
             removes = whole_read is not None and whole_read.record(found, timeout)
     if as_json:
         document = {"table": table, "signal": found.signal, "rows": found.rows, "removes": removes}
