@@ -19,6 +19,7 @@ FOLDER = Path(os.environ.get("INGEST_CONFORMANCE", Path(__file__).parents[3] / "
 CASES = sorted((FOLDER / "cases").glob("*/")) if FOLDER.is_dir() else []
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.long,
     pytest.mark.skipif(not CASES, reason=f"the conformance cases are not at {FOLDER}"),
 ]
 
@@ -37,7 +38,7 @@ def _expected(case: Path) -> dict[str, Any]:
     return expected
 
 
-@pytest.fixture(scope="module", params=["one batch", pytest.param("three records a batch", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=DELIVERIES)
 def replayed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     """Returns case → (its folder, its accounts) for a delivery; all cases run in one session."""
     root = tmp_path_factory.mktemp("folded")

@@ -218,6 +218,7 @@ def test_a_change_has_the_outcome_that_its_policy_says(spark: SparkSession, of_c
         assert rows(spark, of_cases.anew, table) == right, "a table that is folded anew is the same"
 
 
+@pytest.mark.long
 def test_a_table_that_was_refused_goes_on_once_its_policy_allows_the_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ def test_stored_tables_are_brought_up_when_a_run_starts(
     assert rows(spark, shop) == {1: (1, "a", 7)}
 
 
+@pytest.mark.long
 def test_writer_that_knows_an_older_revision_follows_another_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

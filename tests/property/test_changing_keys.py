@@ -94,6 +94,7 @@ def test_tables_are_what_the_keys_of_their_events_show(
     check_rows(spark, tmp_path, stories, SEED, cases, batches)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("cases", "batches"), LANES)
 def test_tables_that_get_a_key_are_what_their_events_show(
     spark: SparkSession, tmp_path: Path, cases: int, batches: int
@@ -101,6 +102,7 @@ def test_tables_that_get_a_key_are_what_their_events_show(
     check_rows(spark, tmp_path, stories_of_new_keys, SEED, cases, batches)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("cases", "batches"), LANES)
 def test_tables_are_those_of_the_source_where_messages_tell_the_keys(
     spark: SparkSession, tmp_path: Path, cases: int, batches: int

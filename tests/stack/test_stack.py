@@ -375,6 +375,7 @@ def services_below(folder: Path) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.long
 def test_new_stack_chooses_other_ports_if_a_process_takes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launch, taken = Kafka.launch, list[int]()
     with socket.socket() as other:
@@ -392,6 +393,7 @@ def test_new_stack_chooses_other_ports_if_a_process_takes_one(tmp_path: Path, mo
             assert stack.kafka.ports["controller"] not in taken
 
 
+@pytest.mark.long
 def test_stack_that_ran_before_keeps_its_ports(tmp_path: Path) -> None:
     stack = Stack(tmp_path / "stack", ("s3",), keep=True)
     with stack:
