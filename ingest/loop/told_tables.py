@@ -263,7 +263,7 @@ def new_as_told(
     table: str, columns: tuple[TableColumn, ...], key: Key | None, told: frozenset[Version], rules: Rules
 ) -> tuple[tuple[TableColumn, ...], Key | None]:
     """Returns the columns and the key of a new table after what messages tell. `key`: that of a record."""
-    if not told or not key:
+    if not told or key is None:
         return columns, key
     now = lives(told)
     columns = followed_columns(columns, now, told)

@@ -173,6 +173,15 @@ def recreated_with_a_key_of_another_name() -> Source:
     return source
 
 
+def recreated_without_a_key() -> Source:
+    """Drops a table without a key and creates another one. No event has its columns."""
+    source = Source("public.bag", (), id=INT)
+    source.write("c", id=1)
+    source.recreate((), id=INT)
+    source.add("b", INT, 5)
+    return source
+
+
 def renamed_key() -> Source:
     source = Source("public.renamed_key", ("id",), id=INT, a=INT)
     source.write("c", id=1, a=1)
@@ -193,6 +202,7 @@ SOURCES = (
     recreated,
     recreated_with_another_key,
     recreated_with_a_key_of_another_name,
+    recreated_without_a_key,
     renamed_key,
 )
 

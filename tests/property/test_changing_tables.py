@@ -25,7 +25,7 @@ from ingest.testing.table_deliveries import Record, delivered, interleaved
 from ingest.testing.table_records import as_debezium, read_rows, unmatched
 from ingest.testing.table_versions import place_of
 from ingest.testing.tables import CHANGES as ALL_CHANGES
-from ingest.testing.tables import DefinitionStatement, TableStory, random_table
+from ingest.testing.tables import DefinitionStatement, Statement, TableStory, random_table
 from tests.changelogs import write
 
 pytestmark = pytest.mark.spark
@@ -38,6 +38,7 @@ LANES = [
 """Numbers of tables, and of batches in which they are merged."""
 CHANGES: tuple[DefinitionStatement, ...] = ("add column", "add column", "drop column", "alter default")
 TOLD: tuple[DefinitionStatement, ...] = tuple(change for change in ALL_CHANGES if change != "alter key")
+SHOWN_OF_BAGS: tuple[DefinitionStatement, ...] = ("add column", "drop column", "alter type")
 TYPES = {"no": "integer", "id": "integer", "r": "integer", "b": "integer", "a": "integer", "v": "text"}
 KNOWN = (
     "+a:int=5@20 -a@40 c1@40(1,1) c2@45(2,1) c3@10(3,1) c4@80(4,1) c5@20(5,1,7) c6@15(6,1)",
@@ -53,7 +54,7 @@ def stories(random: Random) -> Iterator[TableStory]:
     for number in count():
         name = f"public.t{number}"
         story = random_table(random, random.choice((12, 25)), CHANGES, name, keyless=False)
-        if sum(event.ddl is not None for event in story.events) > 2:
+        if changes_twice(story):
             yield story
 
 
@@ -74,8 +75,34 @@ def told_stories(random: Random) -> Iterator[TableStory]:
     """Yields keyed tables that change at least twice."""
     for number in count():
         story = random_table(random, random.choice((12, 25)), TOLD, f"public.t{number}", keyless=False)
-        if sum(event.ddl is not None for event in story.events) > 2 and is_told(story):
+        if changes_twice(story) and is_told(story):
             yield story
+
+
+def bags(random: Random) -> Iterator[TableStory]:
+    """Yields tables without a key that change at least twice. An insert follows each change, so that events show it."""
+    for number in count():
+        story = random_table(random, random.choice((12, 25)), SHOWN_OF_BAGS, f"public.t{number}", keyless=True)
+        shown = (
+            each
+            for statement in story.statements
+            for each in (statement, Statement("insert", statement.seed))[: 1 + (statement.kind in SHOWN_OF_BAGS)]
+        )
+        story = story.of([*shown])
+        if changes_twice(story):
+            yield story
+
+
+def told_bags(random: Random) -> Iterator[TableStory]:
+    """Yields tables without a key that change at least twice."""
+    for number in count():
+        story = random_table(random, random.choice((12, 25)), TOLD, f"public.t{number}", keyless=True)
+        if changes_twice(story) and is_told(story):
+            yield story
+
+
+def changes_twice(story: TableStory) -> bool:
+    return sum(event.ddl is not None for event in story.events) > 2
 
 
 def schema_events(story: TableStory, random: Random) -> list[Event]:
@@ -180,3 +207,16 @@ def test_tables_are_those_of_the_source_where_messages_tell_every_change(
     spark: SparkSession, tmp_path: Path, cases: int, batches: int
 ) -> None:
     check_rows(spark, tmp_path, told_stories, SEED + 1, cases, batches, told=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("batches", [1, 6])
+@pytest.mark.parametrize(("told", "draw"), [(False, bags), (True, told_bags)])
+def test_tables_without_a_key_are_those_of_the_source(
+    spark: SparkSession,
+    tmp_path: Path,
+    told: bool,
+    draw: Callable[[Random], Iterator[TableStory]],
+    batches: int,
+) -> None:
+    check_rows(spark, tmp_path, draw, SEED + 2, CASES, batches, told)
