@@ -11,7 +11,8 @@ The content of a message, JSON in UTF-8, is the table's whole definition after a
 | `key` | `columns`: attribute numbers; `from`: `primary`, `index` of the replica identity, else `full` or |
 | | `nothing`. `replica_identity`: d, i, f or n, as in `pg_class` |
 | `rewrite` | `type`, `default`: true if the command rewrote the table for a type, or for a default or expression |
-| `using` | true if an expression computed values (TYPE … USING, SET EXPRESSION); null if that can't be told |
+| `using` | true if an expression computed values (TYPE … USING, but for a plain cast of the column to its new type, |
+| | SET EXPRESSION); null if that can't be told |
 | `computed` | the attribute numbers of these columns |
 | `zone` | the session's time zone |
 | `error` | the SQLSTATE of a failure; then only `v` and `tag` are certain |

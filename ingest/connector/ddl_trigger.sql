@@ -26,8 +26,9 @@ SET search_path = pg_catalog, pg_temp AS $function$
             split_part(substr(context, position('"' IN context) + 1), E'"\nPL/pgSQL function ', 1) END
 $function$;
 
--- Returns a query on one line without comments, literals and what stands in parentheses, with quoted identifiers as
--- "hexadecimal". Null if that takes more than its tokens: dollar quotes, U& identifiers, nested comments.
+-- Returns a query on one line without comments and literals, with quoted identifiers as "hexadecimal", modifiers of
+-- types as [12/2], CAST(x AS y) as x::y, and ~ for what else stands in parentheses. Null if that takes more than its
+-- tokens: dollar quotes, U& identifiers, nested comments.
 CREATE OR REPLACE FUNCTION ingest_ddl.outline(query text) RETURNS text LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $function$
 DECLARE
@@ -47,9 +48,14 @@ BEGIN
                 '"' || encode(convert_to(replace(substr(token, 2, length(token) - 2), '""', '"'), 'UTF8'), 'hex') || '"'
             ELSE token END, '' ORDER BY number) INTO shorter
     FROM regexp_matches(query, token_pattern, 'g') WITH ORDINALITY AS matched(groups, number), unnest(groups) AS token;
+    shorter := regexp_replace(shorter, '\(\s*(\d+)\s*\)', ' [\1]', 'g');
+    shorter := regexp_replace(shorter, '\(\s*(\d+)\s*,\s*(\d+)\s*\)', ' [\1/\2]', 'g');
     WHILE shorter IS DISTINCT FROM outline LOOP
         outline := shorter;
-        shorter := regexp_replace(outline, '\([^()]*\)', ' ', 'g');
+        shorter := regexp_replace(shorter, '\mCAST\s*\(\s*([\w."]+)\s+AS\s+([^()]+)\)', '\1::\2', 'gi');
+        shorter := regexp_replace(shorter, '(\mUSING)\s*\(\s*([^()]*[^()\s])\s*\)', '\1 \2', 'gi');
+        CONTINUE WHEN shorter <> outline;
+        shorter := regexp_replace(outline, '\([^()]*\)', ' ~ ', 'g');
     END LOOP;
     RETURN regexp_replace(regexp_replace(outline, '\s+', ' ', 'g'), ' ?\. ?', '.', 'g');
 END
@@ -63,12 +69,39 @@ SET search_path = pg_catalog, pg_temp AS $function$
     FROM substring(rtrim(name, '*') FROM '[^.]+$') AS last
 $function$;
 
+-- Returns the name of a type in an outline, in one spelling for all of its synonyms.
+CREATE OR REPLACE FUNCTION ingest_ddl.type_name(outline text) RETURNS text LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, pg_temp AS $function$
+    SELECT COALESCE('{
+        "int": "integer", "int4": "integer", "int2": "smallint", "int8": "bigint", "bool": "boolean",
+        "decimal": "numeric", "float8": "double precision", "float4": "real", "character varying": "varchar",
+        "timestamp without time zone": "timestamp", "timestamp with time zone": "timestamptz",
+        "time without time zone": "time"
+    }'::json ->> word, word) || COALESCE(replace(substring(name FROM '\[.*'), ' ', ''), '')
+    FROM replace(lower(outline COLLATE "C"), 'pg_catalog.', '') AS name, trim(regexp_replace(name, '\[.*', '')) AS word
+$function$;
+
+-- Returns true if an explicit cast to a type does what an assignment does: it shortens no text and rounds no time.
+CREATE OR REPLACE FUNCTION ingest_ddl.is_plain(type oid, modifier integer) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $function$
+    SELECT e.typtype = 'e' OR (e.typnamespace = 'pg_catalog'::regnamespace AND (
+        e.typname = 'numeric' OR (modifier = -1 AND e.typname = ANY (
+            '{int2,int4,int8,float4,float8,bool,text,varchar,date,timestamp,timestamptz,time,uuid,json,jsonb}'
+        ))
+    ))
+    FROM pg_type t JOIN pg_type e ON e.oid = CASE t.typcategory WHEN 'A' THEN t.typelem ELSE t.oid END
+    WHERE t.oid = type
+$function$;
+
 -- Returns the actions of the ALTER TABLE commands of a query: `add` of a column, `compute` of a column's values by an
--- expression, `partition` for one that is attached or detached, else `other`. No rows if the query can't be read.
+-- expression, `cast` of them to the new type, `partition` for one that is attached or detached, else `other`. No rows
+-- if the query can't be read.
 CREATE OR REPLACE FUNCTION ingest_ddl.actions(query text) RETURNS TABLE (relation text, action text, name text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $function$
     SELECT ingest_ddl.identifier(command[1]),
-        CASE WHEN computed IS NOT NULL THEN 'compute' WHEN partition IS NOT NULL THEN 'partition'
+        CASE WHEN ingest_ddl.identifier(cast_to[3]) = ingest_ddl.identifier(cast_to[1])
+                AND ingest_ddl.type_name(cast_to[4]) = ingest_ddl.type_name(cast_to[2]) THEN 'cast'
+            WHEN computed IS NOT NULL THEN 'compute' WHEN partition IS NOT NULL THEN 'partition'
             WHEN added[1] !~* '^(constraint|check|unique|primary|foreign|exclude)$' THEN 'add' ELSE 'other' END,
         ingest_ddl.identifier((COALESCE(computed, partition, added))[1])
     FROM string_to_table(ingest_ddl.outline(query), ';') AS statement,
@@ -79,6 +112,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $function$
             regexp_match(act, '^ALTER (?:COLUMN )?(\S+) (?:SET DATA )?TYPE .* USING(?: |$)', 'i'),
             regexp_match(act, '^ALTER (?:COLUMN )?(\S+) SET EXPRESSION', 'i')
         ) AS computed,
+        regexp_match(
+            act, '^ALTER (?:COLUMN )?(\S+) (?:SET DATA )?TYPE ([^~:]+) USING '
+            '((?:[\w"]+\.)*(?:"[0-9a-f]+"|\w+))::([^~:]+)$', 'i'
+        ) AS cast_to,
         regexp_match(act, '^(?:ATTACH|DETACH) PARTITION (\S+)', 'i') AS partition,
         regexp_match(act, '^ADD (?:COLUMN )?(?:IF NOT EXISTS )?(\S+) ', 'i') AS added
     WHERE command IS NOT NULL
@@ -266,7 +303,9 @@ BEGIN
     SELECT count(*) > 0 OR reasons = 0, COALESCE(array_agg(act.name) FILTER (WHERE act.action = 'add'), '{}'),
         COALESCE(array_agg(a.attnum) FILTER (WHERE a.attnum IS NOT NULL), '{}') INTO is_told, added, computed
     FROM act LEFT JOIN pg_attribute a
-        ON a.attrelid = relation AND a.attname = act.name AND act.action = 'compute' AND NOT a.attisdropped;
+        ON a.attrelid = relation AND a.attname = act.name AND NOT a.attisdropped AND (
+            act.action = 'compute' OR (act.action = 'cast' AND NOT ingest_ddl.is_plain(a.atttypid, a.atttypmod))
+        );
     RETURN (
         SELECT json_build_object(
             'v', 1, 'tag', tag, 'oid', relation::bigint, 'schema', n.nspname, 'table', c.relname,

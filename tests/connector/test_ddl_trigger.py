@@ -122,7 +122,56 @@ def test_columns_that_an_expression_computes_are_named(source: Source, statement
     assert "length" not in str(content)
 
 
-def test_cast_is_no_expression(source: Source) -> None:
+@pytest.mark.parametrize(
+    "action",
+    [
+        'ALTER "Odd, name" TYPE int USING "Odd, name"::integer',
+        'ALTER COLUMN "Odd, name" SET DATA TYPE numeric(12, 2) USING ( shop.orders."Odd, name" )::numeric(12,2)',
+        'ALTER "Odd, name" TYPE date USING (CAST ("Odd, name" AS date)), ADD CHECK (id > (0))',
+        'ALTER "Odd, name" TYPE mood USING "Odd, name"::mood',
+        "ALTER id TYPE character varying USING Id::varchar",
+        "ALTER id TYPE pg_catalog.text USING (\n id::text /* a */ )",
+    ],
+)
+def test_cast_to_the_new_type_is_no_expression(source: Source, action: str) -> None:
+    source.run(
+        "TRUNCATE shop.orders",
+        "CREATE TYPE mood AS ENUM ('a')",
+        'ALTER TABLE shop.orders ALTER "Odd, name" DROP DEFAULT',
+    )
+    (content,) = source.run(f"ALTER TABLE shop.orders {action}")
+    assert (content["using"], content["computed"], content["rewrite"]["type"]) == (False, [], True)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        'ALTER "Odd, name" TYPE char(3) USING "Odd, name"::char(3)',
+        'ALTER "Odd, name" TYPE short USING "Odd, name"::short',
+        'ALTER "Odd, name" TYPE timestamp(0) USING "Odd, name"::timestamp(0)',
+        'ALTER "Odd, name" TYPE numeric(12, 2) USING "Odd, name"::numeric(12, 1)',
+        'ALTER "Odd, name" TYPE numeric(3, -2) USING "Odd, name"::numeric(5, -3)',
+        'ALTER "Odd, name" TYPE int USING "Odd, name"::numeric::int',
+        'ALTER "Odd, name" TYPE int USING id::int',
+        'ALTER "Odd, name" TYPE int USING "Odd, name"::int + 1',
+        'ALTER "Odd, name" TYPE int USING - "Odd, name"::int',
+        'ALTER "Odd, name" TYPE int USING "Odd, name"("Odd, name")::int',
+        'ALTER "Odd, name" TYPE text[] USING ARRAY["Odd, name"]::text[]',
+        'ALTER "Odd, name" TYPE int USING CAST("Odd, name" || id AS int)',
+    ],
+)
+def test_cast_that_changes_more_than_the_type_is_an_expression(source: Source, action: str) -> None:
+    source.run(
+        "TRUNCATE shop.orders",
+        "CREATE DOMAIN short AS varchar(2)",
+        "CREATE FUNCTION \"Odd, name\"(varchar) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT 7::text'",
+        'ALTER TABLE shop.orders ALTER "Odd, name" DROP DEFAULT',
+    )
+    (content,) = source.run(f"ALTER TABLE shop.orders {action}")
+    assert (content["using"], content["computed"]) == (True, [2])
+
+
+def test_change_without_an_expression_names_no_column(source: Source) -> None:
     *_, plain = source.run(
         "ALTER TABLE shop.orders ADD USING_x int",
         "ALTER TABLE shop.orders ALTER id TYPE numeric(20), ADD CHECK (id > 0) /* USING */",
