@@ -27,8 +27,9 @@ from ingest.evolution.changes import (
 from ingest.evolution.definition import NULL, ColumnDefinition, Place, Version
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.timeline import combined
+from ingest.evolution.type_steps import values_after
 from ingest.names import caseless
-from ingest.values.postgres_cast import Known, known_values
+from ingest.values.postgres_cast import Known
 from ingest.values.types import INFERRED_NUMBERS, Kind, widest
 
 TRUNCATE_TABLE = "truncate.table"
@@ -186,7 +187,7 @@ def _keeps_values(change: AlterType) -> bool:
     before, after = change.before.type, change.after.type
     if change.is_unknown:
         return False
-    return before is None or after is None or known_values(before, after) is Known.EVERY
+    return before is None or after is None or values_after(change.before, change.after) is Known.EVERY
 
 
 def _fits(change: AlterType) -> bool:

@@ -6,15 +6,29 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Protocol
 
 from ingest.evolution.life import TypeStep
-from ingest.values.postgres_cast import Cast, is_kept, is_reversible
+from ingest.values.postgres_cast import Cast, Known, is_kept, is_reversible, known_values
 from ingest.values.types import INTEGERS, Kind, LogicalType, may_show, widest
 
 _INTEGER_TYPES = ("smallint", "integer", "bigint")
 _TEXTS = {"text", "character varying"}
 _TIMES = ("time without time zone", "timestamp without time zone", "timestamp with time zone")
 _ALL_DIGITS = 6
+_PADDED = ("character", "character[]")
+_WRITTEN_OTHERWISE = ("bit", "money", "hstore")
+"""Types whose values in events aren't their texts: true for 1, 7.00 for $7.00, JSON."""
+
+
+class _Typed(Protocol):
+    """A type of a column, as of `TypeStep` and `ColumnDefinition`."""
+
+    @property
+    def type(self) -> LogicalType | None: ...
+
+    @property
+    def source_type(self) -> str: ...
 
 
 def with_step(steps: tuple[TypeStep, ...], step: TypeStep) -> tuple[TypeStep, ...]:
@@ -123,12 +137,23 @@ def stored_type(steps: Sequence[TypeStep]) -> tuple[LogicalType | None, bool]:
     return (LogicalType(Kind.DECIMAL_TEXT) if is_scaled else found), is_other
 
 
-def _is_other_form(before: TypeStep, after: TypeStep) -> bool:
-    """Returns True if types of the source that look alike in events, such as json and jsonb, don't hold one value
-    alike."""
-    if before.type != after.type or "" in (before.source_type, after.source_type):
+def values_after(before: _Typed, after: _Typed) -> Known:
+    """Returns which values of a column are known after a change of its type that no expression computed. Both types
+    have to be known."""
+    assert before.type is not None
+    assert after.type is not None
+    return Known.NONE if _is_other_form(before, after) else known_values(before.type, after.type)
+
+
+def _is_other_form(before: _Typed, after: _Typed) -> bool:
+    """Returns True if a cast at the source makes other values than one of the types in events: of types that look alike
+    there, such as json and jsonb, of those whose values are written in another way there, and to a shorter one."""
+    if "" in (before.source_type, after.source_type):
         return False
     (word, digits), (new_word, new_digits) = _name(before.source_type), _name(after.source_type)
+    if before.type != after.type:
+        is_shorter = {word, new_word} <= {*_TIMES} and digits > new_digits
+        return is_shorter or new_word in _PADDED or (word in _WRITTEN_OTHERWISE and new_word in _TEXTS)
     if word in _TIMES:
         return word != new_word or digits > new_digits
     kept = {word, new_word} <= _TEXTS or (word, new_word) == ("jsonb", "json") or word == new_word == "numeric"

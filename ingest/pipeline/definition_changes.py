@@ -34,11 +34,12 @@ from ingest.evolution.definition import (
 from ingest.evolution.followed import versions_by_name
 from ingest.evolution.lives import lives
 from ingest.evolution.schema_policy import Outcome, changed_column
+from ingest.evolution.type_steps import values_after
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.catalog import Catalog
 from ingest.lakehouse.schema_history import RecordedOutcome, SchemaHistory, SchemaOutcomes, ToldVersion
 from ingest.names import Lakehouse, nearest
-from ingest.values.postgres_cast import Known, is_kept, known_values
+from ingest.values.postgres_cast import Known, is_kept
 
 _UNKNOWN = "read them again: ingest resync PIPELINE TABLE"
 _RENAMED = "read its rows from before: ingest resync PIPELINE TABLE"
@@ -157,7 +158,7 @@ def definition_changes(messages: Sequence[ToldVersion], seen: Collection[Version
 def _is_unknown(change: SchemaChange) -> bool:
     """Returns True if the values of some rows from before are known to the source only."""
     if isinstance(change, AlterType) and change.before.type and change.after.type:
-        return change.is_unknown or known_values(change.before.type, change.after.type) is not Known.EVERY
+        return change.is_unknown or values_after(change.before, change.after) is not Known.EVERY
     return isinstance(change, AddColumn | AlterType) and change.is_unknown
 
 
@@ -198,9 +199,10 @@ def change_text(change: SchemaChange) -> str:
 
 
 def _values_from_before(before: ColumnDefinition, after: ColumnDefinition) -> str:
-    if before.type is None or after.type is None or is_kept(before.type, after.type):
+    if before.type is None or after.type is None:
         return ""
-    return f"; values from before are {known_values(before.type, after.type)}"
+    values = values_after(before, after)
+    return "" if values is Known.EVERY and is_kept(before.type, after.type) else f"; values from before are {values}"
 
 
 def _fill(fill: Fill) -> str:

@@ -17,7 +17,7 @@ from ingest.evolution.definition import FillKind, Origin
 from ingest.evolution.followed import renamed_key
 from ingest.evolution.keys import Key
 from ingest.evolution.life import Lives
-from ingest.evolution.type_steps import keep_values
+from ingest.evolution.type_steps import keep_values, values_after
 from ingest.lakehouse.catalog import Catalog, CatalogEntry
 from ingest.lakehouse.rekeying import log_unknown_keys, rekey
 from ingest.merge.table_schema import TableSchema
@@ -217,7 +217,7 @@ def _log_new_types(pipeline: str, table: str, before: Lives, after: Lives) -> No
                 continue
             is_kept = keep_values((old, new))
             if not is_kept or life.number is None:
-                values = Known.NONE if new.is_unknown else known_values(old.type, new.type)
+                values = Known.NONE if new.is_unknown else values_after(old, new)
                 _log.warning(
                     "%s: column %r was %s and is %s: values from before are %s; if the source has other values there, "
                     "run: ingest resync %s %s",

@@ -10,7 +10,7 @@ from ingest.evolution.definition import ColumnDefinition, Definition, Origin, Ve
 from ingest.evolution.life import TypeStep
 from ingest.evolution.lives import lives
 from ingest.evolution.revisions import Source, altered_columns
-from ingest.evolution.type_steps import are_reversible, casts, keep_values, stored_type
+from ingest.evolution.type_steps import are_reversible, casts, keep_values, stored_type, values_after
 from ingest.lakehouse.schema_json import versions_from_json, versions_to_json
 from ingest.values.postgres_cast import Cast, Known, known_values
 from ingest.values.types import parse, with_scale
@@ -88,6 +88,34 @@ def test_types_that_look_alike_in_events_may_hold_values_in_other_ways(types: st
     assert found[0].type is not None
     assert keep_values(found) == is_known
     assert casts(found[0].type, found, found[0].type) == (() if is_known else None)
+
+
+@pytest.mark.parametrize(
+    ("types", "source_types", "is_known"),
+    [
+        ("timestamp_tz timestamp", "timestamp with time zone to timestamp(0) without time zone", False),
+        ("timestamp_tz timestamp", "timestamp(3) with time zone to timestamp(3) without time zone", True),
+        ("date timestamp", "date to timestamp(0) without time zone", True),
+        ("int32 string", "integer to character(5)", False),
+        ("array<int32> array<string>", "integer[] to character(5)[]", False),
+        ("int32 string", "integer to character varying(5)", True),
+        ("boolean string", "bit(1) to text", False),
+        ("boolean string", "boolean to text", True),
+        ("decimal(12,2) string", "money to text", False),
+        ("decimal(12,2) decimal(14,2)", "money to numeric(14,2)", True),
+        ("json string", "hstore to text", False),
+    ],
+)
+def test_casts_of_types_that_events_write_otherwise_are_not_known(
+    types: str, source_types: str, is_known: bool
+) -> None:
+    chain = tuple(TypeStep(None, parse(t), s) for t, s in zip(types.split(), source_types.split(" to "), strict=True))
+    before, after = chain
+    assert before.type is not None
+    assert after.type is not None
+    assert (casts(before.type, chain, after.type) is not None) == is_known
+    assert (values_after(before, after) is Known.NONE) == (not is_known)
+    assert values_after(*steps(*types.split())) is not Known.NONE, "if the source doesn't tell its types"
 
 
 def test_numeric_with_too_many_digits_keeps_its_scale_until_it_is_stored() -> None:
