@@ -7,6 +7,7 @@ counts. It holds names of the source as data, so that none of them gets into a s
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +19,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.delta import delta_table
-from ingest.delta.group_commit import GroupCommit
 from ingest.delta.txn_versions import TxnVersion
 from ingest.errors import ConfigError
 from ingest.evolution.declared_types import with_declared_types
@@ -159,7 +159,7 @@ class Catalog:
         self._table = delta_table.Table(spark, path)
         self._is_current = False
         # Tables are merged in parallel; two first appends would both create the table.
-        self._group_commit = GroupCommit(self._append)
+        self._lock = threading.Lock()
 
     def entries(self, pipeline: str | None = None) -> list[CatalogEntry]:
         """Returns the newest entry of each table of one pipeline, or of all, by pipeline and table."""
@@ -220,14 +220,11 @@ class Catalog:
     def record(self, entry: CatalogEntry, known: Set[Version] = frozenset()) -> None:
         """Appends an entry. Raises Contended if another writer has recorded this revision. `known`: versions that
         earlier entries of the table hold."""
-        self._group_commit.commit((TxnVersion(entry.path, entry.revision), _row(entry, known)))
-
-    def _append(self, entries: Sequence[tuple[TxnVersion, Mapping[str, Any]]]) -> None:
-        """Appends entries of different tables in one commit."""
-        (version, *more_versions), rows = zip(*entries, strict=True)
-        columns = _SCHEMA if self._lacks_columns() else None
-        frame = local_rows(self._spark, rows, _SCHEMA)
-        self._table.commit(frame, txn_version=version, more_versions=more_versions, columns=columns, is_small=True)
+        version, rows = TxnVersion(entry.path, entry.revision), [_row(entry, known)]
+        with self._lock:
+            columns = _SCHEMA if self._lacks_columns() else None
+            frame = local_rows(self._spark, rows, _SCHEMA)
+            self._table.commit(frame, txn_version=version, columns=columns, is_small=True)
 
     def _lacks_columns(self) -> bool:
         """Returns True if an older version of this package wrote the catalog, and no newer one has since."""

@@ -1,4 +1,4 @@
-"""The catalog takes entries of several tables in one commit, and refuses each revision that another writer recorded."""
+"""The catalog takes entries of several threads, and refuses each revision that another writer recorded."""
 
 from __future__ import annotations
 
