@@ -302,7 +302,6 @@ class Table(ReadTable):
         """Returns the versions to set with this commit: `txn_version`, the end of its lease, `more`, and the next batch
         of a pinned table. Raises Contended if another writer has come in between."""
         snapshot = transaction.snapshot()
-        others = int(snapshot.version()) != self._last_seen
         found = [*more] if txn_version is None else [txn_version, *more]
         # Also behind this writer's own commit, which may have been of another application.
         checked = [version for version in found if version.must_advance or version.after is not None]
@@ -315,6 +314,7 @@ class Table(ReadTable):
         if txn_version is not None and self._has_lease:
             found.append(TxnVersion(txn_versions.lease_of(txn_version.application), 0))
         if self._pinned is not None:
+            others = int(snapshot.version()) != self._last_seen
             if others and self._txn_versions_of(snapshot).get(_BATCHES, 0) != self._pinned:
                 raise concurrent_commit(self.path)
             found.append(TxnVersion(_BATCHES, self._pinned + 1))

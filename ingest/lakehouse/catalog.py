@@ -159,7 +159,7 @@ class Catalog:
         self._table = delta_table.Table(spark, path)
         self._is_current = False
         # Tables are merged in parallel; two first appends would both create the table.
-        self._lock = threading.Lock()
+        self._commit_lock = threading.Lock()
 
     def entries(self, pipeline: str | None = None) -> list[CatalogEntry]:
         """Returns the newest entry of each table of one pipeline, or of all, by pipeline and table."""
@@ -220,10 +220,10 @@ class Catalog:
     def record(self, entry: CatalogEntry, known: Set[Version] = frozenset()) -> None:
         """Appends an entry. Raises Contended if another writer has recorded this revision. `known`: versions that
         earlier entries of the table hold."""
-        version, rows = TxnVersion(entry.path, entry.revision), [_row(entry, known)]
-        with self._lock:
+        frame = local_rows(self._spark, [_row(entry, known)], _SCHEMA)
+        version = TxnVersion(entry.path, entry.revision)
+        with self._commit_lock:
             columns = _SCHEMA if self._lacks_columns() else None
-            frame = local_rows(self._spark, rows, _SCHEMA)
             self._table.commit(frame, txn_version=version, columns=columns, is_small=True)
 
     def _lacks_columns(self) -> bool:
