@@ -4,7 +4,8 @@ The command line prints an `IngestError` as one sentence and a remedy, without a
 escapes is a defect of this project.
 
 Exit codes, which Airflow and shells read: 1 means that a comparison found a difference, 2 that the user has to change
-something and a retry can't help, 75 (`EX_TEMPFAIL`) that the same command may succeed later.
+something and a retry can't help, 3 that a certificate's signer is unknown, 75 (`EX_TEMPFAIL`) that the same command may
+succeed later.
 """
 
 from __future__ import annotations

@@ -256,7 +256,8 @@ def test_erased_person_is_gone_and_stays_gone(insurance: Insurance, stack: Stack
         # The broker keeps what it was sent until its retention has passed.
         insurance.certified(request, "--folder", str(stack.kafka.data))
     paper = insurance.certified(request)
-    verified = insurance.run_command("certificate", "verify", str(paper), "--json")
+    public = insurance.file.parent / "erasure.pem.pub"
+    verified = insurance.run_command("certificate", "verify", str(paper), "--public-key", str(public), "--json")
     assert json.loads(verified.stdout)["genuine"], verified.output
     assert insurance.is_current()
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import stat
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -19,7 +23,9 @@ from typer.testing import CliRunner
 from ingest.cli import app
 from ingest.errors import ConfigError, ProofFailed
 from ingest.proof.certificate import Certificate, Erasure, issue_certificate, verify_certificate
+from ingest.proof.certificate.issuing import document
 from ingest.proof.certificate.keys import make_key_pair, public_key, signing_key
+from ingest.proof.certificate.signature import STATEMENT, Signature, in_base64
 from ingest.proof.certificate.statement import canonical
 from ingest.proof.scan.report import CanaryCheck, Finding, KindRead, NotScanned, Report, SearchTermLabel
 
@@ -82,8 +88,8 @@ def test_certificate_verifies_from_its_files_alone(
         known = verify_certificate(file, public_key(pair[1]))
         assert (known.genuine, known.broken, known.open) == (True, (), ())
         unknown = verify_certificate(file)
-        assert unknown.genuine
-        assert "whose key" in unknown.open[0]
+        assert (unknown.genuine, unknown.broken) == (False, ())
+        assert "who signed it" in unknown.open[0]
         other = verify_certificate(file, public_key(make_key_pair(tmp_path / f"{file.suffix}.pem")))
         assert other.broken == ("it was signed with another key than the one that you gave",)
     assert verify_certificate(tmp_path / "erasure-17.json").content == certificate.content
@@ -109,7 +115,9 @@ def test_altered_byte_is_detected(
     )
     file = tmp_path_factory.getbasetemp() / "altered"
     file.write_bytes(changed)
-    assert not verify_certificate(file).genuine
+    verdict = verify_certificate(file)
+    assert verdict.broken
+    assert (verdict.holds, verdict.open, verdict.content) == ((), (), None)
 
 
 def test_altered_signature_is_detected(certificate: Certificate, tmp_path: Path) -> None:
@@ -120,7 +128,7 @@ def test_altered_signature_is_detected(certificate: Certificate, tmp_path: Path)
         for byte in b"ABCDwxyz0189+/=":
             if body[at] != byte:
                 file.write_bytes(body[:at] + bytes([byte]) + body[at + 1 :])
-                assert not verify_certificate(file).genuine
+                assert verify_certificate(file).broken
 
 
 @pytest.mark.parametrize(
@@ -188,20 +196,89 @@ def test_invalid_key_is_refused(tmp_path: Path) -> None:
         signing_key(tmp_path / "absent")
 
 
+def encodings_of_small_order() -> set[bytes]:
+    """Returns the encodings of the points that 8 times themselves make the neutral one, by the curve's arithmetic."""
+    p = 2**255 - 19
+    d = -121665 * pow(121666, -1, p) % p
+
+    def roots(y: int) -> list[int]:
+        square = (y * y - 1) * pow(d * y * y + 1, -1, p) % p
+        root = pow(square, (p + 3) // 8, p)
+        return [r for r in {root, root * pow(2, (p - 1) // 4, p) % p} if r * r % p == square]
+
+    def doubled(x: int, y: int) -> tuple[int, int]:
+        product = d * x * x * y * y % p
+        return 2 * x * y * pow(1 + product, -1, p) % p, (y * y + x * x) * pow(1 - product, -1, p) % p
+
+    # The points of order 8 solve d·y⁴ + 2·y² = 1, which follows from doubling to y = 0.
+    order_8 = [y for y in quartic_roots(p, d) if roots(y)]
+    found = set()
+    for y in {0, 1, p - 1, *order_8}:
+        for x in roots(y):
+            point = (x, y)
+            for _ in range(3):
+                point = doubled(*point)
+            assert point == (0, 1)
+            found |= {
+                (other | sign << 255).to_bytes(32, "little")
+                for other in (y, y + p)
+                if other < 2**255
+                for sign in (0, 1)
+            }
+    return found
+
+
+def quartic_roots(p: int, d: int) -> list[int]:
+    def root(a: int) -> list[int]:
+        r = pow(a, (p + 3) // 8, p)
+        return [s for one in {r, r * pow(2, (p - 1) // 4, p) % p} if one * one % p == a for s in (one, p - one)]
+
+    squares = [(r - 1) * pow(d, -1, p) % p for r in root((1 + d) % p)]
+    return [y for square in squares for y in root(square)]
+
+
+def test_keys_for_which_anybody_can_sign_are_refused(certificate: Certificate, tmp_path: Path) -> None:
+    weak = encodings_of_small_order()
+    assert len(weak) == 14
+    forged = 0
+    for raw in weak:
+        key = Ed25519PublicKey.from_public_bytes(raw)
+        pem = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        (tmp_path / "weak.pub").write_bytes(pem)
+        with pytest.raises(ConfigError, match="small order"):
+            public_key(tmp_path / "weak.pub")
+        for point in weak:
+            signature = Signature(in_base64(key), base64.b64encode(point + bytes(32)).decode())
+            file = tmp_path / "forged.json"
+            file.write_bytes(document(certificate.content, signature))
+            assert verify_certificate(file, key).broken
+            with suppress(InvalidSignature):
+                key.verify(point + bytes(32), STATEMENT + canonical(certificate.content))
+                forged += 1
+    assert forged, "OpenSSL refuses such keys itself"
+
+
 def test_certificate_commands(tmp_path: Path) -> None:
     run = CliRunner().invoke
     file = tmp_path / "erasure.pem"
     assert run(app, ["certificate", "key", str(file)]).exit_code == 0
-    document, page = issue_certificate(ERASURE, REPORT, signing_key(file), AT).write(tmp_path, "erasure-17")
-    for one in (document, page):
+    paper, page = issue_certificate(ERASURE, REPORT, signing_key(file), AT).write(tmp_path, "erasure-17")
+    for one in (paper, page):
         verify = ["certificate", "verify", str(one), "--public-key", f"{file}.pub"]
         result = run(app, verify)
         assert result.exit_code == 0
         assert "holds: it was signed with the key that you gave" in result.stdout
         assert json.loads(run(app, [*verify, "--json"]).stdout)["genuine"]
+        result = run(app, verify[:3])
+        assert result.exit_code == 3
+        assert "NOT DECIDED: who signed it" in result.stdout
+        assert "holds" not in result.stdout
+        assert not json.loads(run(app, [*verify[:3], "--json"]).stdout)["genuine"]
         one.write_bytes(one.read_bytes().replace(b"2026-17", b"2026-18"))
-        result = run(app, verify)
-        assert result.exit_code == 1
-        assert "BROKEN" in result.stdout
-    document.write_bytes(b"\xff\x00")
-    assert run(app, ["certificate", "verify", str(document)]).exit_code == 1
+        for altered in (verify, verify[:3]):
+            result = run(app, altered)
+            assert result.exit_code == 1
+            assert all(line.startswith("BROKEN: ") for line in result.stdout.splitlines())
+            assert "altered" in result.stdout
+    paper.write_bytes(b"\xff\x00")
+    assert run(app, ["certificate", "verify", str(paper)]).exit_code == 1

@@ -14,13 +14,14 @@ from ingest.cli.erasure.scan import read_search_terms
 from ingest.config import load
 from ingest.erasure.certifying import erasure_of
 from ingest.failures.conversion import converting_errors
-from ingest.proof.certificate import issue_certificate, verify_certificate
+from ingest.proof.certificate import Verdict, issue_certificate, verify_certificate
 from ingest.proof.certificate.keys import make_key_pair, public_key, signing_key
 from ingest.proof.scan import Folder
 from ingest.proof.search import places_of, scan_with_canaries
 from ingest.spark.session import running
 
 EXIT_ALTERED = 1
+EXIT_SIGNER_UNKNOWN = 3
 
 app = typer.Typer(help="Certificates of erasure.", no_args_is_help=True)
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of a failure.")]
@@ -82,9 +83,10 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Check that a certificate is unaltered and, given the issuer's public key, who signed it.
+    """Check with the issuer's public key that a certificate is the issuer's and unaltered.
 
-    Exits with 1 if anything was altered or another key signed it.
+    Exits with 1 if anything was altered or another key signed it, and with 3
+    if no public key is given: then nobody knows who signed it.
 
     Example: ingest certificate verify erasure-17.json --public-key erasure.pem.pub
     """
@@ -95,14 +97,27 @@ def verify(
         fields["said"] = fields.pop("content")
         typer.echo(json.dumps({"genuine": verdict.genuine, **fields}, ensure_ascii=False))
     else:
-        for mark, sentences in (("holds", verdict.holds), ("BROKEN", verdict.broken), ("open", verdict.open)):
-            for sentence in sentences:
-                typer.echo(f"{mark}: {sentence}")
-        if verdict.content is not None:
-            content = verdict.content
-            typer.echo(
-                f"request {content['request']}, issued at {content['issued_at']}, {len(content['places'])} places"
-            )
-            typer.echo(f"{len(content['not_scanned'])} files or places were not scanned; the certificate lists them")
-    if not verdict.genuine:
+        _print(verdict)
+    if verdict.broken:
         raise typer.Exit(EXIT_ALTERED)
+    if not verdict.genuine:
+        typer.echo("→ give the issuer's public key, which the issuer publishes: --public-key FILE", err=True)
+        raise typer.Exit(EXIT_SIGNER_UNKNOWN)
+
+
+def _print(verdict: Verdict) -> None:
+    if verdict.broken:
+        for sentence in verdict.broken:
+            typer.echo(f"BROKEN: {sentence}")
+        return
+    for sentence in verdict.open:
+        typer.echo(f"NOT DECIDED: {sentence}")
+    # Without a signer, that a signature fits means nothing.
+    for sentence in verdict.holds if verdict.genuine else ():
+        typer.echo(f"holds: {sentence}")
+    if verdict.content is not None:
+        content, says = verdict.content, "" if verdict.genuine else "unproven: "
+        typer.echo(
+            f"{says}request {content['request']}, issued at {content['issued_at']}, {len(content['places'])} places"
+        )
+        typer.echo(f"{says}{len(content['not_scanned'])} files or places were not scanned; the certificate lists them")

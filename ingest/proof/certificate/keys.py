@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from ingest.errors import ConfigError
+from ingest.proof.certificate.signature import is_small_order
 
 _OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 _MAKE_KEY = "make a key pair with `ingest certificate key FILE`"
@@ -68,7 +69,7 @@ def signing_key(file: Path, excluded_folders: Iterable[Path] = ()) -> Ed25519Pri
 
 
 def public_key(file: Path) -> Ed25519PublicKey:
-    """Reads a public key. Raises ConfigError if the file holds none."""
+    """Reads a public key. Raises ConfigError if the file holds none, or one for which anybody can sign."""
     try:
         key = serialization.load_pem_public_key(file.read_bytes())
     except (OSError, ValueError, UnsupportedAlgorithm) as failure:
@@ -77,6 +78,10 @@ def public_key(file: Path) -> Ed25519PublicKey:
         ) from failure
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(f"{file} holds a key that is not of Ed25519", "give the file that ends with .pub")
+    if is_small_order(key.public_bytes_raw()):
+        raise ConfigError(
+            f"{file} holds a key of small order, for which anybody can sign", "ask the issuer for the public key"
+        )
     return key
 
 

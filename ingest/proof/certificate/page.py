@@ -39,7 +39,8 @@ $not_scanned
 <h2>What the scan had to find to be believed</h2>
 <table>$canaries</table>
 <p>Signed with the key <code>$public_key</code>. The file of the same name that ends with .json is what counts:
-<code>ingest certificate verify</code> tells whether it, or this page, was altered.</p>
+<code>ingest certificate verify</code> tells with the issuer's public key whether it, or this page, is the issuer's and
+unaltered.</p>
 </body>
 </html>
 """)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ _PAGE_ENDS = re.compile(rb"<!-- Ed25519 ([A-Za-z0-9+/=]{44}) ([A-Za-z0-9+/=]{88}
 
 @dataclass(frozen=True)
 class Verdict:
-    """`holds` and `broken`: sentences. `open`: what could not be decided, such as the owner of the key. `content`: of a
-    genuine JSON certificate."""
+    """Sentences. `broken`: why it is altered or not the issuer's. `open`: what could not be decided, such as the owner
+    of the key. `holds`: the rest; empty if something is broken. `content`: of a JSON certificate that isn't broken."""
 
     holds: tuple[str, ...]
     broken: tuple[str, ...]
@@ -30,11 +30,13 @@ class Verdict:
 
     @property
     def genuine(self) -> bool:
-        return not self.broken
+        """Returns True if the certificate is unaltered and signed by the issuer whose public key was given."""
+        return not self.broken and not self.open
 
 
 def verify_certificate(file: Path, key: Ed25519PublicKey | None = None) -> Verdict:
-    """Verifies the JSON file or the page of a certificate. Raises ConfigError if the file can't be read."""
+    """Verifies the JSON file or the page of a certificate. Without the issuer's public `key` the verdict is open, as
+    anybody can sign anything with a key of their own. Raises ConfigError if the file can't be read."""
     try:
         body = file.read_bytes()
     except OSError as failure:
@@ -54,11 +56,11 @@ def _document(body: bytes, key: Ed25519PublicKey | None) -> Verdict:
         signature = Signature(**fields)
         same_bytes = document(content, signature) == body
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return Verdict((), ("it is no certificate: it can't be read as one",), ())
+        return Verdict((), ("it is no certificate, or was altered: it can't be read as one",), ())
     if content.get("format") != FORMAT or algorithm != ALGORITHM:
         return Verdict((), ("it is of a format that this version does not know",), ())
     checks = (
-        (same_bytes, "the file is byte for byte as it was written", "the file was changed after it was written"),
+        (same_bytes, "the file is byte for byte as it was written", "the file was altered after it was written"),
         (
             signature.holds(STATEMENT, signed_bytes),
             "the signature is of exactly these statements",
@@ -66,7 +68,7 @@ def _document(body: bytes, key: Ed25519PublicKey | None) -> Verdict:
         ),
     )
     verdict = _verdict(checks, signature, key)
-    return Verdict(verdict.holds, verdict.broken, verdict.open, content) if verdict.genuine else verdict
+    return verdict if verdict.broken else replace(verdict, content=content)
 
 
 def _page(body: bytes, key: Ed25519PublicKey | None) -> Verdict:
@@ -80,16 +82,11 @@ def _page(body: bytes, key: Ed25519PublicKey | None) -> Verdict:
 
 
 def _verdict(checks: tuple[tuple[bool, str, str], ...], signature: Signature, key: Ed25519PublicKey | None) -> Verdict:
-    holds = [success for passed, success, _ in checks if passed]
-    broken = [failure for passed, _, failure in checks if not passed]
+    if broken := tuple(failure for passed, _, failure in checks if not passed):
+        return Verdict((), broken, ())
+    holds = tuple(success for _, success, _ in checks)
     if key is None:
-        return Verdict(
-            tuple(holds),
-            tuple(broken),
-            (f"whose key {signature.public_key} is: anyone can make one; compare with the issuer's (--public-key)",),
-        )
-    if in_base64(key) == signature.public_key:
-        holds.append("it was signed with the key that you gave")
-    else:
-        broken.append("it was signed with another key than the one that you gave")
-    return Verdict(tuple(holds), tuple(broken), ())
+        return Verdict(holds, (), (f"who signed it: anybody can make a key such as {signature.public_key}",))
+    if in_base64(key) != signature.public_key:
+        return Verdict((), ("it was signed with another key than the one that you gave",), ())
+    return Verdict((*holds, "it was signed with the key that you gave"), (), ())
