@@ -15,16 +15,18 @@ from ingest.values.types import LogicalType, widest
 
 def with_newest_types(columns: Sequence[TableColumn], now: Lives) -> tuple[TableColumn, ...]:
     """Returns the columns with the types that their lives tell, where these are not just the widest of all types that a
-    column has had: its type was changed to another one, or its name belonged to another column before."""
+    column has had: its type was changed to another one, its name belonged to another column before, or events show the
+    type that a message told in another form."""
     return tuple(replace(column, type=_type(column, now) or column.type) for column in columns)
 
 
 def _type(column: TableColumn, now: Lives) -> LogicalType | None:
     life = now.shown.get(column.name)
-    if life is None or column.inferred or column.sealed is not None:
+    if life is None or column.inferred or column.declared or column.sealed is not None:
         return None
     found, is_other = stored_type(life.types)
-    return found if is_other or _has_predecessor(life, now) else None
+    is_other_form = found is not None and widest(column.type, found) is None
+    return found if is_other or is_other_form or _has_predecessor(life, now) else None
 
 
 def _has_predecessor(life: Life, now: Lives) -> bool:

@@ -78,18 +78,20 @@ def name_now(name: str, now: Lives) -> str | None:
 
 
 def followed_columns(
-    columns: Sequence[TableColumn], now: Lives, versions: Collection[Version]
+    columns: Sequence[TableColumn], now: Lives, versions: Collection[Version], key: Key = ()
 ) -> tuple[TableColumn, ...]:
     """Returns a table's columns after what messages tell: renamed, and with those that no event has carried yet.
 
     `versions`: those of `now`. A column that events lack all the same is none that the connector sends; and none is
-    added where types are inferred from values."""
+    added where types are inferred from values. `key`: the table's key, whose columns stay until it has another one."""
     adds = not any(column.inferred for column in columns)
     found: dict[str, TableColumn] = {}
     for column in columns:
         name = name_now(column.name, now)
         if name is not None:
             found.setdefault(caseless(name), _renamed(column, name))
+        elif column.name in key:
+            found.setdefault(caseless(column.name), column)
     for name, life in now.shown.items():
         if caseless(name) in found:
             continue

@@ -193,7 +193,7 @@ class TableSchemas:
             former, since = entry.former_keys, entry.keyless_since
             new = replace(new, former_keys=former, keyless_since=since, refold=entry.refold)
         if shown or entry is None or columns != entry.table_schema.columns:
-            columns = followed_columns(columns, new.lives, versions) if told else columns
+            columns = followed_columns(columns, new.lives, versions, key) if told else columns
             new = replace(new, table_schema=replace(table_schema, columns=with_newest_types(columns, new.lives)))
         if entry is not None:
             keys = {*key, *chain.from_iterable(entry.former_keys)}

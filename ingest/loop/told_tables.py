@@ -166,13 +166,21 @@ class ToldTables:
             entry = self._revisions.record(entry, followed, stored)
         key = key_in_force(entry.table_schema, entry.lives, self._rules)
         if key != entry.table_schema.key:
-            require_rekeyable(table, stored, {key: key})
-            former_keys = tuple(sorted({*entry.former_keys, entry.table_schema.key} - {key}))
-            rekeyed = replace(entry, table_schema=replace(entry.table_schema, key=key), former_keys=former_keys)
-            self._revisions.record(entry, rekeyed, stored)
+            self._rekey(entry, key, stored)
         elif loses_key and not self._rules.has_declared_key(table) and (since := told_loss(entry, stored)) is not None:
             require_rekeyable(table, stored, {(): ()})
             self._revisions.record(entry, without_key(entry, since), stored)
+
+    def _rekey(self, entry: CatalogEntry, key: Key, stored: TableState) -> None:
+        """Brings a table to another key, and then removes what only its former key had."""
+        require_rekeyable(entry.table_schema.table, stored, {key: key})
+        former_keys = tuple(sorted({*entry.former_keys, entry.table_schema.key} - {key}))
+        rekeyed = replace(entry, table_schema=replace(entry.table_schema, key=key), former_keys=former_keys)
+        entry = self._revisions.record(entry, rekeyed, stored)
+        columns = followed_columns(entry.table_schema.columns, entry.lives, entry.versions, key)
+        if columns != entry.table_schema.columns:
+            without = replace(entry, table_schema=replace(entry.table_schema, columns=columns))
+            self._revisions.record(entry, without, stored)
 
     def _require_new_names(self, table: str, told: frozenset[Version]) -> None:
         settings = self._rules.personal_columns(table)
@@ -252,7 +260,7 @@ def followed_entry(entry: CatalogEntry, told: frozenset[Version]) -> CatalogEntr
     now."""
     versions = entry.seen_versions | told
     now, table_schema = lives(versions), entry.table_schema
-    columns = with_newest_types(followed_columns(table_schema.columns, now, versions), now)
+    columns = with_newest_types(followed_columns(table_schema.columns, now, versions, table_schema.key), now)
     key, *former = (renamed_key(one, now) for one in (table_schema.key, *entry.former_keys))
     followed = replace(table_schema, columns=columns, key=key or table_schema.key)
     former_keys = tuple(one for one in former if one is not None)

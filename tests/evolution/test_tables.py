@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ingest.changelog.spelling import Spelling
 from ingest.evolution.changes import CreateTable, DropTable, RenameTable, SchemaChange
+from ingest.evolution.column_types import with_newest_types
 from ingest.evolution.definition import Cause, Version
 from ingest.evolution.followed import (
     columns_now,
@@ -18,6 +21,7 @@ from ingest.evolution.followed import (
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.revisions import Source, altered_columns, needs_refold
+from ingest.values.types import Kind, LogicalType
 from tests.evolution.versions import INT, LONG, TEXT, at, column, columns_of, seen, told
 
 DROPPED = Cause("DROP TABLE")
@@ -84,6 +88,23 @@ def test_columns_have_their_newest_names_and_those_that_are_only_told_come() -> 
     again = lives(RENAMED)
     assert names(followed_columns(HELD, again, RENAMED)) == ["no", "a", "b"], "the name is another column's now"
     assert followed_columns(followed_columns(HELD, now, RENAMED[:2]), again, RENAMED)[-1].name == "a"
+
+
+def test_a_key_column_whose_name_another_one_has_stays_until_the_table_has_another_key() -> None:
+    versions = [*RENAMED[:2], told(30, cause=DROPPED), told(40, column("no", 1), key=("no",), relation=2)]
+    now = lives(versions)
+    assert renamed_key(("id",), now) is None
+    assert names(followed_columns(HELD, now, versions, ("id",))) == ["id", "b", "no"]
+    assert names(followed_columns(HELD, now, versions, ("no",))) == ["b", "no"]
+
+
+def test_a_column_has_the_form_that_events_show() -> None:
+    iso, micros = LogicalType(Kind.INTERVAL_ISO), LogicalType(Kind.INTERVAL_MICROS)
+    held = TableColumn("i", iso)
+    now = lives([told(10, ID, column("i", 2, type_=iso)), seen(20, ID, column("i", type_=micros))])
+    assert with_newest_types([held], now) == (TableColumn("i", micros),)
+    declared = replace(held, declared=True)
+    assert with_newest_types([declared], now) == (declared,)
 
 
 def test_a_column_that_the_connector_does_not_send_is_not_added() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from ingest.names import Lakehouse
 from ingest.testing import Event, SourceColumn, SourceTable, fold
 from ingest.testing.oracle import Op
 from ingest.testing.source_table import UNKNOWN, TableChange, changed, key_of
+from ingest.testing.source_types import MODES
 from ingest.testing.table_deliveries import Record, interleaved
 from ingest.testing.table_records import as_debezium, read_rows, unmatched
 from ingest.testing.tables import TableStory
@@ -34,7 +36,7 @@ class Source:
 
     def __init__(self, name: str, key: tuple[str, ...], **columns: SourceColumn) -> None:
         numbered = {n: SourceColumn(c.type, i, optional=n not in key) for i, (n, c) in enumerate(columns.items(), 1)}
-        self.name = name
+        self.name, self.mode = name, MODES[0]
         self.start = self.table = SourceTable(numbered, key, 1)
         self.numbers = len(columns)
         self.events: list[Event] = []
@@ -80,7 +82,7 @@ class Source:
         return 10 * (len(self.events) + 1)
 
     def story(self) -> TableStory:
-        return TableStory(self.name, "adaptive", True, self.start, (), None, tuple(self.events), self.table, ())
+        return TableStory(self.name, self.mode, True, self.start, (), None, tuple(self.events), self.table, ())
 
 
 def renames() -> Source:
@@ -194,6 +196,31 @@ def renamed_key() -> Source:
     return source
 
 
+def renamed_key_and_another_table() -> Source:
+    """Renames the key, then drops the table and creates one whose key has that name."""
+    source = Source("public.key_of_two_tables", ("id",), id=INT, a=INT)
+    source.write("c", id=1, a=1)
+    source.write("c", id=2, a=2)
+    source.rename("id", "no")
+    source.recreate(("no",), no=INT, a=INT)
+    source.write("c", no=3, a=3)
+    source.write("u", no=3, a=33)
+    return source
+
+
+def forms() -> Source:
+    """Adds columns whose values have another form in events than their types by the recipe's settings."""
+    source = Source("public.forms", ("id",), id=INT)
+    source.mode = "nanos"
+    source.write("c", id=1)
+    source.write("c", id=2)
+    for name, type_ in (("i", "interval"), ("n", "numeric(10,2)"), ("f", "numeric"), ("h", "hstore")):
+        source.add(name, SourceColumn(type_))
+    source.write("c", id=3, i=86_400_000_000, n=Decimal("1.50"), f=Decimal("12.345"), h={"a b": "c", "d": None})
+    source.write("u", id=2, i=0, n=None, f=None, h={})
+    return source
+
+
 SOURCES = (
     renames,
     lives,
@@ -204,6 +231,8 @@ SOURCES = (
     recreated_with_a_key_of_another_name,
     recreated_without_a_key,
     renamed_key,
+    renamed_key_and_another_table,
+    forms,
 )
 
 
@@ -226,6 +255,14 @@ def test_tables_are_those_of_the_source(spark: SparkSession, tmp_path: Path, siz
     pairs = enumerate(zip(stories, sent, strict=True))
     turns = zip(*(as_debezium(story, events, server=f"srv{n}") for n, (story, events) in pairs), strict=True)
     merged(spark, tmp_path, stories, interleaved([[record for turn in turns for record in turn]], Random(0)), size)
+
+
+@pytest.mark.parametrize("make", [renamed_key_and_another_table, forms])
+def test_a_stored_table_is_that_of_the_source_after_its_messages(
+    spark: SparkSession, tmp_path: Path, make: Callable[[], Source]
+) -> None:
+    story = make().story()
+    merged(spark, tmp_path, [story], interleaved([[*as_debezium(story, story.events)]], Random(0)), 3)
 
 
 @pytest.mark.parametrize("size", [0, pytest.param(3, marks=pytest.mark.long)], ids=["one batch", "two batches"])
