@@ -542,8 +542,15 @@ MUTANTS = [
     Mutant(
         "a repeated delivery of a keyless table counts twice",
         "merge/keyless.py",
-        '(F.col("_first") == 1) | ~is_placed',
+        "is_first | ~is_placed",
         "F.lit(True)",
+        RULES,
+    ),
+    Mutant(
+        "a connector that starts twice repeats rows",
+        "merge/keyless.py",
+        ' & ~F.col("_is_later")',
+        "",
         RULES,
     ),
     Mutant(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -10,6 +12,7 @@ from ingest.changelog.position import source_position
 from ingest.merge.keyless import without_duplicate_deliveries
 
 _PAST = "_past"
+_log = logging.getLogger(__name__)
 
 
 class DuplicateDeliveries:
@@ -18,10 +21,12 @@ class DuplicateDeliveries:
 
     def __init__(self) -> None:
         self._highest: dict[str, tuple[int, ...]] = {}
+        self._partitions: dict[str, set[tuple[str, int]]] = {}
 
     def without_duplicates(self, batch: TableBatch) -> DataFrame:
         """Returns the batch's events of its table, without those that were delivered before, by this or an earlier
         reader."""
+        self._log_several_partitions(batch)
         events = batch.events.where(batch.changed)
         if batch.earlier_readers is not None:
             events = batch.earlier_readers.undelivered(events)
@@ -47,6 +52,20 @@ class DuplicateDeliveries:
     def forget(self, table: str) -> None:
         """Forgets the table's highest position, because another run has merged events of it."""
         self._highest.pop(table, None)
+
+    def _log_several_partitions(self, batch: TableBatch) -> None:
+        """Logs, once, that events of a table lie in several partitions of one topic."""
+        known = self._partitions.setdefault(batch.table, set())
+        seen = known.union(*(group.partitions for group in batch.groups))
+        is_new = len(seen) > len({topic for topic, _ in seen}) and len(known) == len({topic for topic, _ in known})
+        self._partitions[batch.table] = seen
+        if is_new:
+            _log.warning(
+                "%s has no key, and its events lie in several partitions: an event that its connector sends again to "
+                "another partition counts as one more row → give its topic one partition, or declare a key (tables: "
+                "{%s: {primary_key: […]}})",
+                *(batch.table, batch.table),
+            )
 
     def _highest_before(self, batch: TableBatch) -> tuple[int, ...]:
         """Returns the highest position before this batch; read once per process."""

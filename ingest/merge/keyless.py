@@ -31,8 +31,10 @@ def without_duplicate_deliveries(events: DataFrame, counted: str | None = None) 
     """Returns the `EVENT` rows of one table without duplicate deliveries.
 
     Events that share a position (of a snapshot, of a COPY) follow each other in their partition. If the same position
-    and content occur again after another position, that is a second delivery of the same run. `counted`: name of a
-    boolean column, true for events that are merged already; of equal events these are kept.
+    and content occur again after another position, that is a second delivery of the same run. A run is whole if a
+    higher position follows it; runs behind the first whole one add nothing, since a connector that starts again right
+    after another start repeats a run's events without any between. `counted`: name of a boolean column, true for events
+    that are merged already; of equal events these are kept.
     """
     partition = Window.partitionBy("topic", "partition").orderBy("offset")
     source_place = source_position(F.col("position"))
@@ -40,13 +42,18 @@ def without_duplicate_deliveries(events: DataFrame, counted: str | None = None) 
     runs = events.withColumns(
         {"_place": source_place, "_event_hash": _event_hash(), "_run": F.sum(begins.cast("long")).over(partition)}
     )
+    is_whole = F.lead(source_place).over(partition) > source_place
+    runs = runs.withColumn("_whole", F.when(is_whole, F.col("_run")))
     same = ["topic", "partition", "_place", "_event_hash"]
+    first_whole = F.min("_whole").over(Window.partitionBy(*same))
+    runs = runs.withColumn("_is_later", F.coalesce(F.col("_run") > first_whole, F.lit(False)))
     numbered = runs.withColumn("_nth", F.row_number().over(Window.partitionBy(*same, "_run").orderBy("offset")))
     before = [] if counted is None else [F.col(counted).desc()]
     first = F.row_number().over(Window.partitionBy(*same, "_nth").orderBy(*before, "offset"))
     # Without a source position a duplicate can't be told from another event.
     is_placed = has_source_position(F.col("position"))
-    deduplicated = numbered.withColumn("_first", first).where((F.col("_first") == 1) | ~is_placed)
+    is_first = (F.col("_first") == 1) & ~F.col("_is_later")
+    deduplicated = numbered.withColumn("_first", first).where(is_first | ~is_placed)
     return deduplicated.select(*events.columns)
 
 

@@ -35,8 +35,11 @@ def delivered(
     is_once = story.has_bags and disordered_bags
     for _ in range(random.randint(0, 2) if len(line) > 1 and not is_once else 0):
         until = random.randint(2, len(line))
-        # An event right behind itself, in a table without a key, is another one at its position.
-        starts = [start for start in range(until - 1) if line[start] is not line[until - 1]]
+        # An event right behind itself, in a table without a key, is another one at its position, unless a higher one
+        # has followed it before.
+        known = [one for one, after in pairwise(line[:until]) if after[0].lsn > one[0].lsn]
+        last = line[until - 1]
+        starts = [start for start in range(until - 1) if line[start] is not last or any(last is one for one in known)]
         line = [*line[:until], *line[random.choice(starts) :]] if starts else line
     sent: list[Event] = []
     for event in chain.from_iterable(line):

@@ -50,6 +50,19 @@ def test_event_at_its_rows_position_counts_if_it_differs(spark: SparkSession, tm
     )
 
 
+def test_events_of_a_table_without_a_key_in_two_partitions_are_told_of(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    t = Topic(key=())
+    for lsn in (10, 20, 30):
+        t.change("c", lsn, {"id": lsn, "v": "a"}, key=None)
+    t.records[1] |= {"partition": 1, "offset": 0}
+    t.records[2] |= {"offset": 1}
+    silver, _, _ = merged(spark, tmp_path, t)
+    assert silver.rows().count() == 3
+    assert [r.getMessage()[:13] for r in caplog.records if "several partitions" in r.getMessage()] == [ORDERS]
+
+
 def test_last_of_repeated_image_fields_counts(spark: SparkSession, tmp_path: Path) -> None:
     t = Topic()
     t.change("c", 10, {"id": 1, "v": "a"})

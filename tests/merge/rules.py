@@ -708,6 +708,15 @@ def no_primary_key_delivered_again() -> Rule:
 
 
 @rule
+def no_primary_key_delivered_by_two_starts() -> Rule:
+    t = Topic(key=())
+    for lsn in (10, 20, 10, 10, 20):
+        t.change("c", lsn, row(1, "a"), key=None)
+    rows = [row(1, "a"), row(1, "a")]
+    return Rule("a connector that starts twice repeats no row", t.records, {ORDERS: rows}, settings=NO_KEY)
+
+
+@rule
 def no_primary_key_and_early_deletes() -> Rule:
     t = Topic(key=())
     t.change("d", 20, before=row(1, "a"), key=None)
