@@ -65,6 +65,7 @@ SUMMARY = ("tests/lakehouse/test_bronze_summary.py",)
 RESYNCS = ("tests/property/test_resyncs.py", "-k", "not any")
 SUBJECT_INDEX = ("tests/erasure/test_subject_index.py",)
 TOLD = ("tests/loop/test_told_tables.py", "-k", "of_the_source and many")
+TOLD_STORED = ("tests/loop/test_told_tables.py", "-k", "stored_table")
 TOLD_KEYS = ("tests/loop/test_told_tables.py", "-k", "come_after")
 TOLD_NAMES = ("tests/loop/test_told_tables.py", "-k", "names_that")
 LOST_KEYS = ("tests/loop/test_dropped_keys.py", "-k", "late_event")
@@ -552,6 +553,20 @@ MUTANTS = [
         ' & ~F.col("_is_later")',
         "",
         RULES,
+    ),
+    Mutant(
+        "events that look as before a message show no type that it leaves out",
+        "batches/seen_versions.py",
+        "newest.cause.drops_table or _has_unshown_types(known)",
+        "newest.cause.drops_table",
+        TOLD_STORED,
+    ),
+    Mutant(
+        "a column keeps a type that holds no value of its events",
+        "evolution/column_types.py",
+        "is_other or is_other_form or",
+        "is_other or",
+        TOLD_STORED,
     ),
     Mutant(
         "a removal without its row is not kept",

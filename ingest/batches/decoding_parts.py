@@ -11,10 +11,12 @@ from pyspark.sql import functions as F
 from ingest.batches.group_stats import DecodingKey, Group, has_decoding_key
 from ingest.changelog.image_reader import ImageReader
 from ingest.changelog.position import is_read_without_position, position_literal
+from ingest.errors import TableUnusable
 from ingest.evolution.definition import Place, is_at_or_above
 from ingest.evolution.life import Lives, TypeStep
+from ingest.evolution.policies import IncompatibleType
 from ingest.evolution.readings import Means, PlaceRange, boundaries, means, reading
-from ingest.evolution.type_steps import casts
+from ingest.evolution.type_steps import ColumnCannotHold, casts
 from ingest.merge.table_schema import TableSchema
 from ingest.names import caseless
 from ingest.values.columns import Column
@@ -102,12 +104,20 @@ def _casts(
     columns: Iterable[tuple[Column, str]], chains: Mapping[str, Sequence[TypeStep]], table_schema: TableSchema
 ) -> tuple[tuple[str, tuple[Cast, ...] | None], ...]:
     """Returns `ImageReader.casts` of columns of events with their names in the table. `chains`: the types that the
-    values pass."""
+    values pass. Raises TableUnusable if a column of the table holds no value of one."""
     targets = {column.name: column.type for column in table_schema.columns}
-    known = (
-        (name, casts(c.type, chains[name], targets[name])) for c, name in columns if name in chains.keys() & targets
-    )
-    return tuple((name, passed) for name, passed in known if passed != ())
+    found = []
+    for column, name in columns:
+        if name in chains and name in targets:
+            try:
+                found.append((name, casts(column.type, chains[name], targets[name])))
+            except ColumnCannotHold as error:
+                raise TableUnusable(
+                    IncompatibleType.code,
+                    f"{IncompatibleType(name, targets[name], column.type)}",
+                    f"fold the table anew (ingest backfill PIPELINE --rebuild --table {table_schema.table})",
+                ) from error
+    return tuple((name, passed) for name, passed in found if passed != ())
 
 
 def _reader_at(at: Place, reader: ImageReader, lives: Lives, table_schema: TableSchema) -> ImageReader:

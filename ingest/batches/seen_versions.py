@@ -18,6 +18,7 @@ from ingest.batches.table_batch import TableBatch
 from ingest.changelog.origin import database_of
 from ingest.errors import Unreachable
 from ingest.evolution.definition import UNKNOWN, Definition, Origin, Place, Version
+from ingest.evolution.lives import lives
 from ingest.evolution.schema_policy import Accepted
 from ingest.evolution.seen_versions import assumed_columns, read_versions, stored_version
 from ingest.lakehouse.catalog import CatalogEntry
@@ -59,7 +60,7 @@ class SeenVersions:
         new in them. `told`: versions that messages tell."""
         definitions = _Definitions(self, batch.table, schemas, definition_of)
         shown = self._shown(batch, incoming, entry, definitions)
-        shown |= _after_drop(batch, incoming, told, shown | (entry.versions if entry else frozenset()), definitions)
+        shown |= _after_message(batch, incoming, told, shown | (entry.versions if entry else frozenset()), definitions)
         return shown | self._read(batch.table, entry, shown) if shown else shown
 
     def _read(self, table: str, entry: CatalogEntry | None, shown: frozenset[Version]) -> frozenset[Version]:
@@ -195,23 +196,30 @@ class _Definitions:
         return frozenset(versions)
 
 
-def _after_drop(
+def _after_message(
     batch: TableBatch,
     incoming: Incoming,
     told: Collection[Version],
     known: frozenset[Version],
     definitions: _Definitions,
 ) -> frozenset[Version]:
-    """Returns the versions that events show of a table that follows a dropped one without a message: they may look like
-    those before the drop."""
+    """Returns the versions that events show from the newest message on, if they may look like those before it and
+    nothing else shows what they are now: of a table that follows a dropped one without a message, or whose types no
+    event has shown since."""
     newest = max(told, key=lambda version: version.since, default=None)
-    if newest is None or not newest.cause.drops_table or any(version.since > newest.since for version in known):
+    if newest is None or any(version.since > newest.since for version in known):
         return frozenset()
     ids = [g.schema_id for g, columns in incoming if _has_schema(g, columns) and g.last_position > newest.since]
-    if not ids:
+    if not ids or not (newest.cause.drops_table or _has_unshown_types(known)):
         return frozenset()
     events = batch.events.where(batch.changed & F.col("schema_id").isin(ids))
     return definitions.versions(schema_runs(events, batch.table, newest.since))
+
+
+def _has_unshown_types(known: frozenset[Version]) -> bool:
+    """Returns True if the type of a column that exists is only told."""
+    shown = lives(known).shown.values()
+    return any(life.end is None and not life.types[-1].is_shown for life in shown)
 
 
 def _shown_versions(entry: CatalogEntry) -> frozenset[Version]:

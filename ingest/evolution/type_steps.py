@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from ingest.evolution.life import TypeStep
-from ingest.values.postgres_cast import Cast, Known, is_kept, is_reversible, known_values
+from ingest.values.postgres_cast import Cast, Known, has_cast, is_kept, is_reversible, known_values
 from ingest.values.types import INTEGERS, Kind, LogicalType, may_show, widest
 
 _INTEGER_TYPES = ("smallint", "integer", "bigint")
@@ -29,6 +29,10 @@ class _Typed(Protocol):
 
     @property
     def source_type(self) -> str: ...
+
+
+class ColumnCannotHold(Exception):
+    """A column is stored by a type that holds no value of the newest type that is known of it."""
 
 
 def with_step(steps: tuple[TypeStep, ...], step: TypeStep) -> tuple[TypeStep, ...]:
@@ -81,7 +85,7 @@ def casts(own: LogicalType, steps: Sequence[TypeStep], target: LogicalType) -> t
     stored; empty if they leave it as it is; None if only the source knows the value.
 
     `steps`: the first is the type at the value's position, of which `own` may be a narrower form, the others are those
-    that it passes. An integer stays as wide as it is."""
+    that it passes. An integer stays as wide as it is. Raises ColumnCannotHold if `target` holds none of the last."""
     if are_lost(steps):
         return None
     is_form = bool(steps) and steps[0].type is not None and widest(own, steps[0].type) is not None
@@ -94,7 +98,11 @@ def casts(own: LogicalType, steps: Sequence[TypeStep], target: LogicalType) -> t
             current = after
     if all(is_kept(one.before, one.after) for one in found) and is_kept(own, target):
         return ()
-    return (*found, Cast(current, target)) if current != target else tuple(found)
+    if current == target:
+        return tuple(found)
+    if not has_cast(current, target):
+        raise ColumnCannotHold(current, target)
+    return (*found, Cast(current, target))
 
 
 def are_lost(steps: Sequence[TypeStep]) -> bool:

@@ -10,7 +10,7 @@ from ingest.evolution.definition import ColumnDefinition, Definition, Origin, Ve
 from ingest.evolution.life import TypeStep
 from ingest.evolution.lives import lives
 from ingest.evolution.revisions import Source, altered_columns
-from ingest.evolution.type_steps import are_reversible, casts, keep_values, stored_type, values_after
+from ingest.evolution.type_steps import ColumnCannotHold, are_reversible, casts, keep_values, stored_type, values_after
 from ingest.lakehouse.schema_json import versions_from_json, versions_to_json
 from ingest.values.postgres_cast import Cast, Known, known_values
 from ingest.values.types import parse, with_scale
@@ -72,6 +72,11 @@ def test_values_that_an_expression_computed_are_not_known() -> None:
     assert casts(parse("int64"), (using,), parse("int64")) == ()
     assert not keep_values((first, using))
     assert not are_reversible((first, using))
+
+
+def test_a_column_that_holds_no_value_of_its_newest_type_is_refused() -> None:
+    with pytest.raises(ColumnCannotHold):
+        casts(parse("interval_micros"), steps("interval_micros"), parse("interval_iso"))
 
 
 @pytest.mark.parametrize(
