@@ -37,7 +37,7 @@ SUPPRESSION = ("tests/suppression/test_suppression.py", "-k", "suppressed or chi
 EMPTIED = ("tests/archive/test_emptying.py",)
 ARCHIVE = ("tests/archive/test_erasing.py", "-k", "(are_gone or concurrently or running) and not plain")
 RULES = ("tests/merge/test_rules.py", "-k", "not record")
-SEEN = ("tests/evolution/test_seen_versions.py",)
+SEEN = ("tests/evolution/test_seen_definitions.py",)
 PARTS = ("tests/batches/test_decoding_parts.py",)
 RUNS = ("tests/batches/test_schema_runs.py", "-k", "alternate")
 CHANGING = ("tests/property/test_changing_tables.py", "-k", "known")
@@ -479,14 +479,14 @@ MUTANTS = [
     ),
     Mutant(
         "only NOT NULL columns have a fill",
-        "evolution/seen_versions.py",
+        "evolution/seen_definitions.py",
         "if column.has_default and column.default not in (None, _NULL_DEFAULT):",
         "if column.has_default and not column.optional:",
         SEEN,
     ),
     Mutant(
         "rows from before a column without a default read null",
-        "evolution/seen_versions.py",
+        "evolution/seen_definitions.py",
         "return NULL if column.optional and is_shown else UNKNOWN",
         "return NULL",
         SEEN,

@@ -156,7 +156,7 @@ class Resync:
             return TableRead((self._schema, self._name), signal, 0)
         primers = [] if self._signal_table else [one_row(self._schema, self._name)] * _PRIMERS
         signal, end = self._snapshot([*primers, self._request.predicate], report)
-        self.require_read(end)
+        require_read(self._request.table, end, self._signal_table is None)
         return TableRead((self._schema, self._name), signal, end.rows)
 
     def _try_one_row(self, report: Callable[[SnapshotNotice], None]) -> str | None:
@@ -173,7 +173,7 @@ class Resync:
             time.sleep(_PAUSE_SECONDS * 2**number)
             signal, end = self._snapshot([row], report)
         if end.status in _REFUSALS:
-            self.require_read(replace(end, on_one_thread=True))
+            require_read(self._request.table, replace(end, on_one_thread=True), self._signal_table is None)
         return signal if end.status == EMPTY and end.on_one_thread else None
 
     def _snapshot(
@@ -243,21 +243,22 @@ class Resync:
                 + ("run the same command again" if self._signal_table is not None else _TWO_THREADS),
             )
 
-    def require_read(self, end: SnapshotEnd) -> None:
-        """Raises SourceRefused or Unreachable where the table was not read, or by two threads at once."""
-        table = self._request.table
-        if end.status in _REFUSALS and (end.on_one_thread or end.status != FAILED):
-            problem, remedy = _REFUSALS[end.status]
-            if end.status == FAILED and self._signal_table is None:
-                remedy = f"{remedy}. If it fails again, {_TWO_THREADS}"
-            raise SourceRefused(f"table {table} {problem}", remedy)
-        if not end.on_one_thread:
-            raise SourceRefused(
-                f"two threads of Debezium have read {table} at once, as the source changed in that moment: no row is "
-                f"removed, and {_OLD_VALUES}",
-                f"restart the connector, which may keep rows that it has read; then {_TWO_THREADS}",
-            )
-        if end.status not in (SUCCEEDED, EMPTY):
-            raise Unreachable(
-                f"the snapshot of {table} ended before all was read ({end.status})", "run the same command again"
-            )
+
+def require_read(table: str, end: SnapshotEnd, by_kafka: bool) -> None:
+    """Raises SourceRefused or Unreachable where a table was not read, or by two threads at once. `by_kafka`: the
+    snapshot was asked for by Kafka alone."""
+    if end.status in _REFUSALS and (end.on_one_thread or end.status != FAILED):
+        problem, remedy = _REFUSALS[end.status]
+        if end.status == FAILED and by_kafka:
+            remedy = f"{remedy}. If it fails again, {_TWO_THREADS}"
+        raise SourceRefused(f"table {table} {problem}", remedy)
+    if not end.on_one_thread:
+        raise SourceRefused(
+            f"two threads of Debezium have read {table} at once, as the source changed in that moment: no row is "
+            f"removed, and {_OLD_VALUES}",
+            f"restart the connector, which may keep rows that it has read; then {_TWO_THREADS}",
+        )
+    if end.status not in (SUCCEEDED, EMPTY):
+        raise Unreachable(
+            f"the snapshot of {table} ended before all was read ({end.status})", "run the same command again"
+        )

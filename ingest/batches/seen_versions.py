@@ -20,7 +20,7 @@ from ingest.errors import Unreachable
 from ingest.evolution.definition import UNKNOWN, Definition, Origin, Place, Version
 from ingest.evolution.lives import lives
 from ingest.evolution.schema_policy import Accepted
-from ingest.evolution.seen_versions import assumed_columns, read_versions, stored_version
+from ingest.evolution.seen_definitions import assumed_columns, read_versions, stored_version
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.names import caseless
 from ingest.values.columns import Column

@@ -183,11 +183,8 @@ def _is_among(column: str, key: Sequence[str]) -> bool:
 
 
 def _keeps_values(change: AlterType) -> bool:
-    """Returns True if all values from before are known in the new type. A type that only events show decides there."""
-    before, after = change.before.type, change.after.type
-    if change.is_unknown:
-        return False
-    return before is None or after is None or values_after(change.before, change.after) is Known.EVERY
+    """Returns True if all values from before are known in the new type."""
+    return values_after(change.before, change.after, change.is_unknown) is Known.EVERY
 
 
 def _fits(change: AlterType) -> bool:

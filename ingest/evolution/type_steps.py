@@ -145,11 +145,13 @@ def stored_type(steps: Sequence[TypeStep]) -> tuple[LogicalType | None, bool]:
     return (LogicalType(Kind.DECIMAL_TEXT) if is_scaled else found), is_other
 
 
-def values_after(before: _Typed, after: _Typed) -> Known:
-    """Returns which values of a column are known after a change of its type that no expression computed. Both types
-    have to be known."""
-    assert before.type is not None
-    assert after.type is not None
+def values_after(before: _Typed, after: _Typed, is_computed: bool = False) -> Known:
+    """Returns which values of a column are known after a change of its type: every one where only events show one of
+    the types, which then decide. `is_computed`: an expression of the source computed them."""
+    if is_computed:
+        return Known.NONE
+    if before.type is None or after.type is None:
+        return Known.EVERY
     return Known.NONE if _is_other_form(before, after) else known_values(before.type, after.type)
 
 

@@ -28,7 +28,7 @@ from ingest.evolution.lives import lives
 from ingest.evolution.policies import AddedColumns
 from ingest.evolution.revisions import AS_STORED, ColumnRevision, altered_columns
 from ingest.evolution.schema_policy import Accepted
-from ingest.evolution.seen_versions import renamed_versions, stored_version
+from ingest.evolution.seen_definitions import renamed_versions, stored_version
 from ingest.lakehouse.schema_json import column_from_json, column_to_json, versions_from_json, versions_to_json
 from ingest.merge.table_schema import TableSchema
 from ingest.names import caseless, nearest

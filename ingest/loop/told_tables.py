@@ -31,7 +31,7 @@ from ingest.evolution.life import Lives
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn, exceeded_limit
 from ingest.evolution.schema_policy import Accepted
-from ingest.evolution.seen_versions import untyped_version
+from ingest.evolution.seen_definitions import untyped_version
 from ingest.evolution.told.admission import Admission, admitted
 from ingest.evolution.told.taken_table import FollowingTable
 from ingest.lakehouse.catalog import CatalogEntry

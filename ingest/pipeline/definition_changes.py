@@ -157,9 +157,9 @@ def definition_changes(messages: Sequence[ToldVersion], seen: Collection[Version
 
 def _is_unknown(change: SchemaChange) -> bool:
     """Returns True if the values of some rows from before are known to the source only."""
-    if isinstance(change, AlterType) and change.before.type and change.after.type:
-        return change.is_unknown or values_after(change.before, change.after) is not Known.EVERY
-    return isinstance(change, AddColumn | AlterType) and change.is_unknown
+    if isinstance(change, AlterType):
+        return values_after(change.before, change.after, change.is_unknown) is not Known.EVERY
+    return isinstance(change, AddColumn) and change.is_unknown
 
 
 def _remedy(change: SchemaChange) -> str | None:

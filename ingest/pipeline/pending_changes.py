@@ -17,7 +17,7 @@ from ingest.evolution.changes import AlterType, CreateTable, DropColumn, RenameC
 from ingest.evolution.definition import ColumnDefinition, Definition
 from ingest.evolution.followed import unfollowed
 from ingest.evolution.schema_policy import Outcome, outcome_of, summary
-from ingest.evolution.seen_versions import seen_definition, stored_version
+from ingest.evolution.seen_definitions import seen_definition, stored_version
 from ingest.lakehouse.schema_json import column_from_json, versions_from_json
 from ingest.names import caseless
 from ingest.pipeline.composition import policy_of

@@ -217,7 +217,7 @@ def _log_new_types(pipeline: str, table: str, before: Lives, after: Lives) -> No
                 continue
             is_kept = keep_values((old, new))
             if not is_kept or life.number is None:
-                values = Known.NONE if new.is_unknown else values_after(old, new)
+                values = values_after(old, new, new.is_unknown)
                 _log.warning(
                     "%s: column %r was %s and is %s: values from before are %s; if the source has other values there, "
                     "run: ingest resync %s %s",

@@ -13,7 +13,7 @@ import psycopg
 from ingest.errors import Unreachable
 from ingest.evolution.definition import NULL, UNKNOWN, Fill, FillKind
 from ingest.evolution.postgres_types import told_column, with_default
-from ingest.evolution.seen_versions import CatalogColumn
+from ingest.evolution.seen_definitions import CatalogColumn
 
 _CONNECT_SECONDS = 10
 # Forms of values that no setting of the database changes, as in the messages of the triggers (ddl_trigger.sql).

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer
 
 from ingest.changelog.connect_schema import columns_of
 from ingest.evolution.definition import FillKind
-from ingest.evolution.seen_versions import seen_definition
+from ingest.evolution.seen_definitions import seen_definition
 from ingest.stack import Stack
 
 pytestmark = pytest.mark.integration

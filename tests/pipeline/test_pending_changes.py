@@ -15,7 +15,7 @@ from ingest.config import Pipeline, load
 from ingest.evolution.definition import Origin, Version
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.schema_policy import Outcome
-from ingest.evolution.seen_versions import seen_definition
+from ingest.evolution.seen_definitions import seen_definition
 from ingest.lakehouse.schema_json import column_to_json, versions_to_json
 from ingest.pipeline.pending_changes import known_tables, pending_changes, unfollowed_tables
 from ingest.sources.newest_events import RecordShape, shape_of

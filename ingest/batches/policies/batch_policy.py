@@ -25,7 +25,7 @@ from ingest.evolution.schema_policy import (
     decisions,
     outcome_of,
 )
-from ingest.evolution.seen_versions import seen_definition
+from ingest.evolution.seen_definitions import seen_definition
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.merge.table_schema import TableSchema
 from ingest.names import caseless

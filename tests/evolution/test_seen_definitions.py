@@ -12,7 +12,7 @@ from ingest.evolution.definition import NULL, UNKNOWN, ColumnDefinition, Fill, F
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn
 from ingest.evolution.revisions import Source, altered_columns
-from ingest.evolution.seen_versions import (
+from ingest.evolution.seen_definitions import (
     CatalogColumn,
     assumed_columns,
     read_versions,
