@@ -27,7 +27,7 @@ from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
 from ingest.suppression.key_file import LedgerKeys, read_keys
 from ingest.suppression.ledger import KEYS, REQUESTED, Ledger, LedgerEntry
 
-_SUBJECT = re.compile(r"([^:\s]+):(.+)")
+_SUBJECT = re.compile(r"([^:\s]+):(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,9 @@ class SubjectId:
 
     @classmethod
     def parse(cls, text: str) -> SubjectId:
-        """Parses `KIND:KEY`. Raises ConfigError, which shows nothing of the text."""
-        match = _SUBJECT.fullmatch(text.strip())
+        """Parses `KIND:KEY`, of which the key is taken as it is: `member:42 ` is another subject than `member:42`.
+        Raises ConfigError, which shows nothing of the text."""
+        match = _SUBJECT.fullmatch(text)
         if match is None:
             raise ConfigError("a subject is not named by its kind and its key", "write it as member:42")
         return cls(match[1], match[2])

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from ingest.cli import personal
-from ingest.cli.erasure import erase
+from ingest.cli.erasure.subject_names import named_subjects
 from ingest.cli.lakehouse import history
 from ingest.erasure.request import SubjectId
 from ingest.errors import ConfigError
 
 
 def given(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
 
 def test_subjects_come_from_stdin_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,19 +23,33 @@ def test_subjects_come_from_stdin_or_a_file(tmp_path: Path, monkeypatch: pytest.
     file = tmp_path / "subjects"
     file.write_text(two, encoding="utf-8")
     wanted = [SubjectId("member", "a b@example.org"), SubjectId("member", "42")]
-    assert erase._subjects(None, str(file)) == wanted
+    assert named_subjects(None, str(file)) == wanted
     given(two, monkeypatch)
-    assert erase._subjects(None, "-") == wanted
+    assert named_subjects(None, "-") == wanted
     given("member:42\n", monkeypatch)
-    assert erase._subjects("-", None) == [SubjectId("member", "42")]
-    assert erase._subjects("member:42", None) == [SubjectId("member", "42")]
+    assert named_subjects("-", None) == [SubjectId("member", "42")]
+    assert named_subjects("member:42", None) == [SubjectId("member", "42")]
     for text in (two, "", "anna@example.org"):
         given(text, monkeypatch)
         with pytest.raises(ConfigError) as refused:
-            erase._subjects("-", None)
+            named_subjects("-", None)
         assert "example.org" not in str(refused.value)
     with pytest.raises(ConfigError, match=r"exclude each other"):
-        erase._subjects("-", "-")
+        named_subjects("-", "-")
+
+
+def test_a_key_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "subjects"
+    file.write_bytes('person:trail \nperson:trail\r\n{"subject": "person:a\\nb"}\nperson:c\u2028d\x85e\rf\n'.encode())
+    keys = ["trail ", "trail", "a\nb", "c\u2028d\x85e\rf"]
+    assert named_subjects(None, str(file)) == [SubjectId("person", key) for key in keys]
+    assert named_subjects("person:trail ", None) == [SubjectId("person", "trail ")]
+    given('{"subject": "person: x\\n"}\n', monkeypatch)
+    assert named_subjects("-", None) == [SubjectId("person", " x\n")]
+    for text in ('{"subject": 42}', '{"subject', "person\n", " person:42"):
+        given(text, monkeypatch)
+        with pytest.raises(ConfigError):
+            named_subjects("-", None)
 
 
 def test_a_key_comes_from_arguments_a_file_or_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

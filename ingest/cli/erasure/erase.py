@@ -13,13 +13,13 @@ import typer
 from pyspark.sql import SparkSession
 from rich.table import Table
 
-from ingest.cli import personal
+from ingest.cli.erasure.subject_names import named_subjects
 from ingest.cli.printing import plain_console
 from ingest.cli.waiting import retry_while_away
 from ingest.config import Pipeline, load
 from ingest.erasure.places import SILVER
 from ingest.erasure.removal import Removal, RemovalOutcome
-from ingest.erasure.request import ErasurePlan, SubjectId, current_cutoff, plan_erasure, plan_requests, request_erasure
+from ingest.erasure.request import ErasurePlan, current_cutoff, plan_erasure, plan_requests, request_erasure
 from ingest.erasure.request_topic import requests_in_topic
 from ingest.erasure.source_deletes import requests_by_deletes
 from ingest.erasure.uncovered_locations import UncoveredLocation, uncovered_locations
@@ -45,7 +45,7 @@ def erase(
     ] = None,
     subject_file: Annotated[
         str | None,
-        typer.Option("--all", "--subject-file", help='A file of subjects, one a line; "-" reads them from stdin.'),
+        typer.Option("--all", "--subject-file", help='A file of subjects, a line or a JSON object each; "-": stdin.'),
     ] = None,
     reason: Annotated[
         str | None, typer.Option("--reason", help="The reason, which is stored: nothing personal.")
@@ -77,7 +77,7 @@ def erase(
     """
     del debug
     loaded = load(pipeline)
-    subjects = _subjects(subject, subject_file)
+    subjects = named_subjects(subject, subject_file)
     if not subjects and (dry_run or ask_only):
         raise ConfigError("--dry-run and --ask-only need a subject", "give --subject or --all")
     report: dict[str, Any] = {"dry_run": dry_run}
@@ -177,21 +177,6 @@ def _result_text(pipeline: str, outcome: RemovalOutcome) -> str:
         return "removed, and the old files of all affected tables are deleted"
     at = outcome.remain_until.astimezone().isoformat(sep=" ", timespec="minutes")
     return f"removed; bytes remain in old files: run `ingest erase {pipeline}` after {at} to delete these"
-
-
-def _subjects(subject: str | None, file: str | None) -> list[SubjectId]:
-    if subject is not None and file is not None:
-        raise ConfigError("--subject and --all exclude each other", "give one of them")
-    file = personal.STDIN if subject == personal.STDIN else file
-    if subject is None and file is None:
-        return []
-    lines = [subject or ""] if file is None else personal.read(file, "--subject or --all").splitlines()
-    subjects = [SubjectId.parse(line) for line in lines if line.strip()]
-    if not subjects:
-        raise ConfigError(f"{file or 'the subject'} names no subject", "write a subject a line, such as member:42")
-    if subject is not None and len(subjects) > 1:
-        raise ConfigError("--subject names more than one subject", "give several with --all")
-    return list(dict.fromkeys(subjects))
 
 
 def _treatment(pipeline: Pipeline, place: str, table: str) -> str:

@@ -66,7 +66,7 @@ def history(
 
 def _key(arguments: Sequence[str], file: str | None) -> dict[str, str]:
     """Returns the value of each column of the key, from arguments and from a file."""
-    lines = personal.read(file, "--key-file").splitlines() if file is not None else []
+    lines = personal.lines(file, "--key-file") if file is not None else []
     pairs = [_pair(text) for text in (*arguments, *filter(str.strip, lines))]
     key_values = dict(pairs)
     if len(key_values) < len(pairs):
