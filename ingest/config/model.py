@@ -214,9 +214,10 @@ class Pipeline(Section):
 
     @property
     def session(self) -> Mapping[str, str]:
-        """Returns the properties of a Spark session for this pipeline: the file's own, and the defaults for new
-        tables."""
-        return {**self.old_versions.of_new_tables, **self.spark}
+        """Returns the properties of a Spark session for this pipeline: the file's own, the defaults for new tables,
+        and, if subjects can be erased, encryption of what Spark writes outside of tables."""
+        encrypted = {} if self.privacy is None else {"spark.io.encryption.enabled": "true"}
+        return {**self.old_versions.of_new_tables, **encrypted, **self.spark}
 
     @property
     def writes_tombstones(self) -> bool:

@@ -33,6 +33,7 @@ from ingest.spark.settings import (
     on_one_machine,
     resolved,
 )
+from ingest.spark.spill_folders import own_spill_folders
 
 # Without an optimising compiler, code runs without the counters that it needs, a tenth faster; many plans over few rows
 # don't earn its work back. The default code cache is then too small.
@@ -93,6 +94,7 @@ def spark_session(name: str, properties: Mapping[str, str] | None = None, master
         project |= _own_process(is_enabled({**defaults, **properties, **submitted}))
     settings = resolved(project, properties, submitted, defaults)
     if not is_submitted:
+        settings |= own_spill_folders({**defaults, **settings, **submitted})
         cluster = local_cores(master) is None
         settings |= {"spark.master": master, **_java_settings({**defaults, **settings, **submitted}, cluster)}
     builder: SparkSession.Builder = SparkSession.builder
