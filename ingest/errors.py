@@ -81,6 +81,11 @@ class Contended(IngestError):
     retried = True
 
 
+class LedgerIncomplete(IngestError):
+    """The ledger of erasures lacks entries that are known elsewhere, or some were altered: erased subjects would come
+    back."""
+
+
 class LakehouseDamaged(IngestError):
     """Files of a Delta table are missing or can't be read, or the table was written by a newer version of Delta."""
 

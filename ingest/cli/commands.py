@@ -6,7 +6,7 @@ import typer
 
 from ingest.cli import jars, schema, stack
 from ingest.cli.demo import demo
-from ingest.cli.erasure import certificate, erase, rewrap, scan
+from ingest.cli.erasure import certificate, erase, ledger, rewrap, scan
 from ingest.cli.lakehouse import accounts, as_of, digest, gc, history, prove, sql, vacuum
 from ingest.cli.pipeline import archive, backfill, check, connector, replay, resync, run, status
 
@@ -39,4 +39,5 @@ app.command()(demo)
 app.add_typer(archive.app, name="archive")
 app.add_typer(certificate.app, name="certificate")
 app.add_typer(connector.app, name="connector")
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(stack.app, name="stack")

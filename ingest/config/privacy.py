@@ -233,6 +233,12 @@ class Privacy(Section):
         "HEX`, 32 bytes or more, the highest version for new requests. Readable by its owner alone "
         "(0600)."
     )
+    ledger_copy: Text | None = Field(
+        default=None,
+        description="Where the ledger is copied to, outside the lakehouse: a folder, or a bucket such as "
+        "s3://bucket/prefix (with the options of archive.s3). Default: the archive; without one that ingest writes, "
+        "the folder beside key_file that has its name and `.ledger`.",
+    )
     request_topic: Text | None = Field(
         default=None,
         description="A topic of the source's brokers with requests for erasure, which `ingest erase` reads if no "
@@ -261,6 +267,8 @@ def require_ledger_keys(tables: Mapping[str, Personal], privacy: Privacy | None,
             raise ValueError("tables lead to subjects, but privacy.key_file, with the ledger's keys, is missing")
     elif _is_inside(lakehouse, privacy.key_file):
         raise ValueError("privacy.key_file lies in the lakehouse: readers of its hashes could read their key too")
+    elif privacy.ledger_copy is not None and _is_copied_inside(lakehouse, privacy.ledger_copy):
+        raise ValueError("privacy.ledger_copy lies in the lakehouse: it would be lost with the ledger")
 
 
 def require_data_keys(tables: Mapping[str, Personal], privacy: Privacy | None, lakehouse: Path) -> None:
@@ -279,6 +287,13 @@ def require_data_keys(tables: Mapping[str, Personal], privacy: Privacy | None, l
         for path in (settings.master_key_file, settings.key_store.removeprefix("sqlite:///"))
     ):
         raise ValueError("privacy.shredding keeps keys in the lakehouse: copies of the lakehouse would include them")
+
+
+def _is_copied_inside(lakehouse: Path, copy: str) -> bool:
+    if "://" not in copy:
+        return _is_inside(lakehouse, copy)
+    root = str(lakehouse).replace("s3a:/", "s3:/", 1).rstrip("/")
+    return f"{copy.replace('://', ':/', 1).rstrip('/')}/".startswith(f"{root}/")
 
 
 def _is_inside(lakehouse: Path, path: str) -> bool:

@@ -20,6 +20,7 @@ from ingest.lakehouse.bronze import Offsets
 from ingest.lakehouse.bronze.summary import BronzeSummary, LogEnd, offsets_of
 from ingest.lakehouse.history_facts import HistoryFacts
 from ingest.pipeline.composition import rules_of
+from ingest.pipeline.ledger_guard import LedgerGuard
 from ingest.pipeline.shredding import shred
 from ingest.sources.kafka_admin import KafkaAdmin
 from ingest.spark.local_rows import local_rows
@@ -103,9 +104,10 @@ def plan_requests(spark: SparkSession, pipeline: Pipeline, requests: Sequence[Er
 
 def request_erasure(spark: SparkSession, pipeline: Pipeline, plan: ErasurePlan) -> list[LedgerEntry]:
     """Appends the plan to the ledger, the first durable step: from here on every merge suppresses the subjects' events
-    up to the cutoff. Then destroys their data keys; if that fails, the removal does it."""
+    up to the cutoff. Copies the ledger, then destroys the subjects' data keys; if that fails, the removal does it."""
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     entries = ledger.append([r.entry for r in plan.requests], plan.keys)
+    LedgerGuard(spark, pipeline).save()
     shred(spark, pipeline)
     return entries
 

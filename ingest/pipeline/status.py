@@ -24,6 +24,7 @@ from ingest.lakehouse.silver import Silver
 from ingest.lakehouse.tombstones import Tombstones
 from ingest.names import Lakehouse
 from ingest.pipeline.lag import SourceLag, lag_of
+from ingest.pipeline.ledger_guard import LedgerReport, ledger_report
 from ingest.pipeline.schema_changes import SchemaChange, schema_changes
 
 
@@ -59,7 +60,8 @@ class LastBatch:
 class Status:
     """`captured`, `merged`: the last capture batch in bronze and in silver. `quarantined`: code → events, with and
     without a table. `set_aside`: tables that can't be merged as they are, by name. `set_aside_by_backfills`: the same
-    for each unfinished backfill, by its number. `lag`: None if the source was not asked."""
+    for each unfinished backfill, by its number. `lag`: None if the source was not asked. `ledger`: of erasures; None if
+    the file has no `privacy`."""
 
     pipeline: str
     captured: int
@@ -72,6 +74,7 @@ class Status:
     set_aside: dict[str, SetAside]
     set_aside_by_backfills: dict[int, dict[str, SetAside]]
     lag: SourceLag | None = None
+    ledger: LedgerReport | None = None
 
     @property
     def waiting(self) -> int:
@@ -111,6 +114,7 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
         set_aside=dict(sorted(accounts.set_aside().items())),
         set_aside_by_backfills=_set_aside_by_backfills(spark, pipeline, lakehouse),
         lag=None if source is None else lag_of(bronze, source, merged),
+        ledger=None if source is None else ledger_report(spark, source),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,9 +22,9 @@ from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.delta.txn_versions import TxnVersion
 from ingest.spark.local_rows import local_rows
 from ingest.suppression.cutoff import Cutoff
+from ingest.suppression.ledger_chain import NO_ENTRY, Head, LedgerFault, chain_faults
 
 REQUESTED, FOUND, STATE, KEY = "asked", "found", "state", "key"
-_NO_HASH = ""
 _SCHEMA = T.StructType(
     [
         T.StructField("pipeline", T.StringType()),
@@ -49,6 +49,7 @@ _SCHEMA = T.StructType(
         T.StructField("hash", T.StringType()),
     ]
 )
+_PROPERTIES = delta_table.NO_STATISTICS
 KEYS = T.StructType([_SCHEMA[name] for name in ("request", "table", "key_hash", "key_version")])
 """Columns of the keys that requests suppress."""
 
@@ -78,7 +79,7 @@ class LedgerEntry:
     number: int = 0
     keys: int = 0
     keys_digest: str | None = None
-    previous: str = _NO_HASH
+    previous: str = NO_ENTRY.hash
 
     @property
     def hash(self) -> str:
@@ -86,13 +87,26 @@ class LedgerEntry:
         values = {f.name: getattr(self, f.name) for f in fields(self)} | {"at": self.at.astimezone(UTC).isoformat()}
         return hashlib.sha256(json.dumps(values, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON values, with the hash."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"at": self.at.isoformat(), "hash": self.hash}
+
 
 @dataclass(frozen=True)
-class LedgerFault:
-    """A fault of the ledger, at entry `number`."""
+class LedgerState:
+    """The entries of a ledger as stored. `hashes`: number → hash. `requests`: number of requests. `reached`: the number
+    that the table's log says was written last."""
 
-    number: int
-    problem: str
+    hashes: Mapping[int, str]
+    requests: int
+    reached: int
+    faults: Sequence[LedgerFault]
+
+    @property
+    def head(self) -> Head:
+        """Returns the last entry."""
+        last = max(self.hashes, default=0)
+        return Head(last, self.hashes[last]) if last else NO_ENTRY
 
 
 class Ledger:
@@ -136,53 +150,85 @@ class Ledger:
         one entry."""
         suppressed = None if keys is None else keys.select(*KEYS.names).distinct()
         digests = {} if suppressed is None else _digests(suppressed, "request")
-        with_digests = [
-            replace(e, pipeline=self._pipeline, keys=digests[e.request][0], keys_digest=digests[e.request][1])
-            if e.request in digests
-            else replace(e, pipeline=self._pipeline)
-            for e in entries
-        ]
+        with_digests = [self._with_digest(entry, digests) for entry in entries]
         written: list[LedgerEntry] = retry_on_conflict()(self._append, with_digests, suppressed)
         return written
 
     def _append(self, entries: Sequence[LedgerEntry], keys: DataFrame | None) -> list[LedgerEntry]:
         last = self._last()
-        number, previous = (last["number"], last["hash"]) if last is not None else (0, _NO_HASH)
-        chained = []
-        for entry in entries:
-            number += 1
-            chained.append(replace(entry, number=number, previous=previous))
-            previous = chained[-1].hash
-        rows = [{f.name: getattr(e, f.name) for f in fields(e)} | {"hash": e.hash} for e in chained]
+        head = Head(last["number"], last["hash"]) if last is not None else NO_ENTRY
+        chained = _chained(entries, head)
+        frame = self._frame(chained, keys)
+        self._table.commit(frame, txn_version=self._progress(chained[-1].number), properties=_PROPERTIES)
+        return chained
+
+    def replace(
+        self, rows: DataFrame | None, head: Head, entries: Sequence[LedgerEntry], keys: DataFrame | None
+    ) -> None:
+        """Replaces the whole ledger by `rows` (of `rows_after`), whose last entry is `head`, and these `entries`, whose
+        `keys` are `KEYS`, in one commit. Ledgers of other pipelines in the table stay."""
+        digests = {} if keys is None else _digests(keys, "request")
+        chained = _chained([self._with_digest(e, digests) for e in entries], head)
+        frame = self._frame(chained, keys)
+        frame = frame if rows is None else frame.unionByName(rows.select(*_SCHEMA.names))
+        others, files = self._table.rows(_SCHEMA).where(F.col("pipeline") != self._pipeline), []
+        if self._table.exists():
+            frame, files = frame.unionByName(others.select(*_SCHEMA.names)), list(self._table.files().values())
+        last = chained[-1].number if chained else head.number
+        progress = replace(self._progress(last), must_advance=False)
+        self._table.commit(frame, files, txn_version=progress, properties=_PROPERTIES)
+
+    def _frame(self, entries: Sequence[LedgerEntry], keys: DataFrame | None) -> DataFrame:
+        """Returns the rows of these entries and of the `keys` of their requests."""
+        rows = [{f.name: getattr(e, f.name) for f in fields(e)} | {"hash": e.hash} for e in entries]
         frame = local_rows(self._spark, rows, _SCHEMA)
         if keys is not None:
             numbers = F.broadcast(frame.select("request", "pipeline", "number"))
             key_rows = keys.join(numbers, "request").withColumn("kind", F.lit(KEY))
             nothing = {f.name: F.lit(None).cast(f.dataType) for f in _SCHEMA if f.name not in key_rows.columns}
             frame = frame.unionByName(key_rows.withColumns(nothing))
-        progress = TxnVersion(f"ledger of {self._pipeline}", number)
-        self._table.commit(frame.select(*_SCHEMA.names), txn_version=progress, properties=delta_table.NO_STATISTICS)
-        return chained
+        return frame.select(*_SCHEMA.names)
+
+    def _progress(self, number: int) -> TxnVersion:
+        return TxnVersion(f"ledger of {self._pipeline}", number)
+
+    def _with_digest(self, entry: LedgerEntry, digests: Mapping[Any, tuple[int, str]]) -> LedgerEntry:
+        if entry.request not in digests:
+            return replace(entry, pipeline=self._pipeline)
+        count, digest = digests[entry.request]
+        return replace(entry, pipeline=self._pipeline, keys=count, keys_digest=digest)
 
     def verify(self) -> Iterator[LedgerFault]:
         """Yields entries that were changed, removed or inserted; nothing for an intact ledger."""
+        yield from self.state().faults
+
+    def state(self) -> LedgerState:
+        """Returns the state of the ledger: reads it whole."""
+        if not self._table.exists():
+            return LedgerState({}, 0, 0, [])
+        entries = list(self._entries_with_hash())
         digests = _digests(self._rows().where(F.col("kind") == KEY), "number")
-        number, previous = 0, _NO_HASH
-        for entry, stored_hash in self._entries_with_hash():
-            if entry.number != number + 1:
-                yield LedgerFault(
-                    entry.number, f"follows entry {number}: entries between are missing, or it is a duplicate"
-                )
-            elif entry.previous != previous:
-                yield LedgerFault(entry.number, f"does not follow from entry {number}: the previous hash differs")
-            if entry.hash != stored_hash:
-                yield LedgerFault(entry.number, "was changed")
-            if digests.pop(entry.number, (0, None)) != (entry.keys, entry.keys_digest):
-                yield LedgerFault(entry.number, "its keys are not those that it was written with")
-            number, previous = entry.number, stored_hash
-        yield from (LedgerFault(orphan, "has keys, but the entry is missing") for orphan in sorted(digests))
-        if self._table.exists() and (reached := self._table.txn_version(f"ledger of {self._pipeline}")) > number:
-            yield LedgerFault(reached, f"is missing: the ledger ends at entry {number}")
+        faults = list(chain_faults(entries, digests))
+        hashes = {entry.number: stored_hash for entry, stored_hash in entries}
+        reached, last = self._table.txn_version(f"ledger of {self._pipeline}"), max(hashes, default=0)
+        if reached > last:
+            faults.append(LedgerFault(reached, f"is missing: the ledger ends at entry {last}"))
+        return LedgerState(hashes, sum(e.kind == REQUESTED for e, _ in entries), reached, faults)
+
+    def entries_after(self, number: int) -> list[LedgerEntry]:
+        """Returns the entries after `number`."""
+        return [entry for entry, _ in self._entries_with_hash(number)]
+
+    def keys_by_entry(self, number: int) -> DataFrame:
+        """Returns `number` and `KEYS` of the entries after `number`."""
+        keys = self._rows().where((F.col("kind") == KEY) & (F.col("number") > number))
+        return keys.select("number", *KEYS.names)
+
+    def rows_of(self, entries: Sequence[LedgerEntry], keys: DataFrame) -> DataFrame:
+        """Returns the rows of numbered `entries` and their `keys` (`number` and `KEYS`), for `replace`."""
+        columns = {"pipeline": F.lit(self._pipeline), "kind": F.lit(KEY)}
+        nothing = {f.name: F.lit(None).cast(f.dataType) for f in _SCHEMA if f.name not in (*keys.columns, *columns)}
+        return self._frame(entries, None).unionByName(keys.withColumns(columns | nothing).select(*_SCHEMA.names))
 
     def _rows(self) -> DataFrame:
         return self._table.rows(_SCHEMA).where(F.col("pipeline") == self._pipeline)
@@ -191,13 +237,22 @@ class Ledger:
         entries = self._rows().where(F.col("kind") != KEY)
         return entries.orderBy(F.desc("number")).select("number", "hash").first()
 
-    def _entries_with_hash(self) -> Iterator[tuple[LedgerEntry, str]]:
-        """Yields each entry with the hash that it was stored with."""
-        entries = self._rows().where(F.col("kind") != KEY).orderBy("number")
+    def _entries_with_hash(self, after: int = -1) -> Iterator[tuple[LedgerEntry, str]]:
+        """Yields each entry after `after` with the hash that it was stored with."""
+        entries = self._rows().where((F.col("kind") != KEY) & (F.col("number") > after)).orderBy("number")
         for row in entries.toLocalIterator():  # a row per request and what became of it
             values: dict[str, Any] = row.asDict()
             stored_hash = values.pop("hash")
             yield LedgerEntry(**values | {"at": values["at"].astimezone(UTC)}), stored_hash
+
+
+def _chained(entries: Sequence[LedgerEntry], head: Head) -> list[LedgerEntry]:
+    """Returns the entries, numbered after `head`, each with the hash of the one before."""
+    chained = []
+    for entry in entries:
+        chained.append(replace(entry, number=head.number + 1, previous=head.hash))
+        head = Head(chained[-1].number, chained[-1].hash)
+    return chained
 
 
 def last_state_number(entries: Iterable[LedgerEntry], place: str) -> int:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from ingest.cli.erasure.subject_names import named_subjects
+from ingest.cli.guarded import guarded
 from ingest.cli.printing import plain_console
 from ingest.cli.waiting import retry_while_away
 from ingest.config import Pipeline, load
@@ -24,7 +25,6 @@ from ingest.erasure.request_topic import requests_in_topic
 from ingest.erasure.source_deletes import requests_by_deletes
 from ingest.erasure.uncovered_locations import UncoveredLocation, uncovered_locations
 from ingest.errors import ConfigError
-from ingest.failures.conversion import converting_errors
 from ingest.spark.session import running
 
 _SUPPRESSED = "events that were written before now can't reach a table any more"
@@ -81,7 +81,7 @@ def erase(
     if not subjects and (dry_run or ask_only):
         raise ConfigError("--dry-run and --ask-only need a subject", "give --subject or --all")
     report: dict[str, Any] = {"dry_run": dry_run}
-    with running(f"ingest erase {loaded.name}", loaded.session) as spark, converting_errors(loaded):
+    with running(f"ingest erase {loaded.name}", loaded.session) as spark, guarded(spark, loaded, as_json):
         if subjects:
             cutoff = current_cutoff(spark, loaded, cutoff_at is CutoffAt.TOPICS and not dry_run)
             report |= _request(spark, loaded, plan_erasure(spark, loaded, subjects, reason, cutoff), dry_run, as_json)

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE
+from ingest.cli.guarded import guarded
 from ingest.cli.printing import plain_console
 from ingest.config import load
 from ingest.errors import EXIT_DIFFERS
-from ingest.failures.conversion import converting_errors
 from ingest.lakehouse.accounts import Accounts
 from ingest.pipeline.composition import bronze_of
 from ingest.quality.accounting import Audit, audit
@@ -37,7 +37,7 @@ def accounts(
     """
     del debug
     loaded = load(pipeline)
-    with running("ingest accounts", loaded.session) as spark, converting_errors(loaded):
+    with running("ingest accounts", loaded.session) as spark, guarded(spark, loaded, as_json):
         bronze = bronze_of(spark, loaded).rows()
         account_rows = Accounts(spark, loaded.layout.accounts, loaded.name).rows()
         found = audit(bronze, account_rows, from_batch, to_batch)

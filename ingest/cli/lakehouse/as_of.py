@@ -21,12 +21,12 @@ from ingest.backfill.recomputing import committed_by, readers_with_events, recom
 from ingest.backfill.source_readers import SourceReader
 from ingest.changelog.dialects.registry import position_forms
 from ingest.changelog.point import Point
+from ingest.cli.guarded import guarded
 from ingest.cli.point import point
 from ingest.cli.printing import plain_console
 from ingest.cli.progress_bars import event_bar
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError
-from ingest.failures.conversion import converting_errors
 from ingest.jvm.folders import is_empty
 from ingest.lakehouse.catalog import Catalog
 from ingest.names import Lakehouse
@@ -64,7 +64,7 @@ def as_of(
     loaded = load(pipeline)
     until = _point(time, position, len(loaded.source.epochs))
     root = out if "://" in out else str(Path(out).absolute())
-    with running(f"ingest as-of {loaded.name}", loaded.session) as spark, converting_errors(loaded):
+    with running(f"ingest as-of {loaded.name}", loaded.session) as spark, guarded(spark, loaded, as_json):
         if not is_empty(spark, root):
             raise ConfigError(f"{root} is not empty", "choose another --out")
         into = Lakehouse(root)

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from ingest.backfill.digests import entry_digest
+from ingest.cli.guarded import guarded
 from ingest.cli.printing import plain_console
 from ingest.config import load
-from ingest.failures.conversion import converting_errors
 from ingest.lakehouse.catalog import Catalog
 from ingest.lakehouse.silver import Silver
 from ingest.spark.session import running
@@ -33,7 +33,7 @@ def digest(
     """
     del debug
     loaded = load(pipeline)
-    with running("ingest digest", loaded.session) as spark, converting_errors(loaded):
+    with running("ingest digest", loaded.session) as spark, guarded(spark, loaded, as_json):
         entry = Catalog(spark, loaded.layout.tables).entry(loaded.name, table)
         silver = Silver(spark, loaded.layout.silver(loaded.name, table))
         found = entry_digest(entry, silver.rows(as_of))

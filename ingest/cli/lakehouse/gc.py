@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from ingest.cli.guarded import guarded
 from ingest.cli.printing import plain_console
 from ingest.cli.waiting import retry_while_away
 from ingest.config import load
-from ingest.failures.conversion import converting_errors
 from ingest.pipeline.retrying import OnProgress
 from ingest.spark.session import running
 
@@ -43,7 +43,7 @@ def gc(
 
     loaded = load(pipeline)
     days = loaded.tombstones.keep_days if keep_days is None else keep_days
-    with running("ingest gc", loaded.session) as spark, converting_errors(loaded):
+    with running("ingest gc", loaded.session) as spark, guarded(spark, loaded, as_json):
 
         def collect(_: OnProgress) -> Sequence[tombstone_gc.GcResult]:
             bronze = bronze_of(spark, loaded)

@@ -13,10 +13,10 @@ from rich.table import Table
 
 from ingest.backfill.row_history import RowEvent, row_events
 from ingest.cli import personal
+from ingest.cli.guarded import guarded
 from ingest.cli.printing import plain_console
 from ingest.config import load
 from ingest.errors import ConfigError
-from ingest.failures.conversion import converting_errors
 from ingest.jvm.folders import deleted_afterwards
 from ingest.spark.session import running
 
@@ -54,7 +54,7 @@ def history(
     scratch = loaded.layout.scratch(f"history-{uuid.uuid4().hex[:12]}")
     with (
         running(f"ingest history {loaded.name}", loaded.session) as spark,
-        converting_errors(loaded),
+        guarded(spark, loaded, as_json),
         deleted_afterwards(spark, scratch.root),
     ):
         steps = row_events(spark, loaded, table, key_values, scratch)

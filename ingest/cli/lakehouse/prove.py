@@ -14,11 +14,11 @@ from rich.text import Text
 
 from ingest.backfill.proving import Proof
 from ingest.backfill.proving import prove as proved
+from ingest.cli.guarded import guarded
 from ingest.cli.printing import plain_console
 from ingest.cli.progress_bars import event_bar
 from ingest.config import load
 from ingest.errors import EXIT_DIFFERS
-from ingest.failures.conversion import converting_errors
 from ingest.jvm.folders import deleted_afterwards
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.catalog import Catalog
@@ -49,7 +49,7 @@ def prove(
     scratch = loaded.layout.scratch(f"proof-{uuid.uuid4().hex[:12]}")
     with (
         running(f"ingest prove {loaded.name}", loaded.session) as spark,
-        converting_errors(loaded),
+        guarded(spark, loaded, as_json),
         deleted_afterwards(spark, scratch.root),
         event_bar(as_json) as advance,
     ):

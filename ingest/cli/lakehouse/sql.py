@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.table import Table
 
 from ingest.cli import personal
+from ingest.cli.guarded import guarded
 from ingest.cli.printing import plain_console
 from ingest.config import Pipeline, load
 from ingest.errors import ConfigError, IngestError
@@ -67,7 +68,11 @@ def sql(
     root = loaded.lakehouse if loaded is not None else str(lakehouse)
     if "://" not in root:
         root = str(Path(root).absolute())  # Spark resolves a table's relative path below its own warehouse.
-    with _session(loaded) as spark, explain_query_failures(spark, partial(_elsewhere, loaded)) as query_state:
+    with (
+        _session(loaded) as spark,
+        nullcontext() if loaded is None else guarded(spark, loaded, as_json),
+        explain_query_failures(spark, partial(_elsewhere, loaded)) as query_state,
+    ):
         statement = ReadOnlyStatement(spark, text)
         query_state.feeds = frozenset(statement.feeds)
         query_state.tables = names_in(spark, Lakehouse(root), loaded.name if loaded else None)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from ingest.archive import Damage, Manifest, StoredObject
 from ingest.backfill import restoring
+from ingest.cli.guarded import guarded
 from ingest.cli.pipeline.run import stop_on_signal
 from ingest.cli.printing import plain_console
 from ingest.cli.progress import progress_display
@@ -44,7 +45,7 @@ def run(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> None:
     loaded = load(pipeline)
     archive_of(loaded)  # Raises ConfigError before Spark starts.
     written: list[Manifest] = []
-    with running("ingest archive", loaded.session) as spark, converting_errors(loaded), stop_on_signal() as stop:
+    with running("ingest archive", loaded.session) as spark, guarded(spark, loaded, as_json), stop_on_signal() as stop:
 
         def archive(progressed: OnProgress) -> None:
             archiving = archiving_of(spark, loaded)
@@ -78,7 +79,7 @@ def restore(pipeline: Named, as_json: AsJson = False, debug: Debug = False) -> N
     loaded = load(pipeline)
     with (
         running("ingest archive", loaded.session) as spark,
-        converting_errors(loaded),
+        guarded(spark, loaded, as_json),
         stop_on_signal() as stop,
         progress_display(loaded.name, as_json) as report,
     ):

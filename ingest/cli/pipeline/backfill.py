@@ -15,6 +15,7 @@ from ingest.backfill.backfill import Backfill, BackfillRequest, planned
 from ingest.backfill.rebuilding import Rebuild
 from ingest.changelog.accounting import COUNTS, WITHOUT_TABLE, Account, by_table
 from ingest.changelog.dialects.registry import position_examples, position_forms
+from ingest.cli.guarded import guarded
 from ingest.cli.pipeline.run import stop_on_signal
 from ingest.cli.point import point
 from ingest.cli.printing import plain_console
@@ -22,7 +23,6 @@ from ingest.cli.progress_bars import event_bar
 from ingest.cli.waiting import retry_while_away, wait_reporter
 from ingest.config import Pipeline, load
 from ingest.errors import EXIT_TRANSIENT, ConfigError
-from ingest.failures.conversion import converting_errors
 from ingest.lakehouse.catalog import Catalog
 from ingest.loop.set_aside import require_all_merged
 from ingest.pipeline.retrying import OnProgress, Retries
@@ -82,7 +82,7 @@ def backfill(
         request = _of_dump(loaded, dump, at, tuple(table or ()))
     else:
         request = _of_window(loaded, source, begin, end, tuple(table or ()))
-    with running(f"ingest backfill {loaded.name}", loaded.session) as spark, converting_errors(loaded):
+    with running(f"ingest backfill {loaded.name}", loaded.session) as spark, guarded(spark, loaded, as_json):
         if dry_run:
             counts = planned(spark, loaded, request)
             if source is BackfillOrigin.BRONZE and dump is None:
@@ -150,7 +150,7 @@ def _of_dump(pipeline: Pipeline, path: str | None, at: str | None, tables: tuple
 def _rebuild(pipeline: Pipeline, tables: tuple[str, ...], as_json: bool) -> None:
     with (
         running(f"ingest backfill {pipeline.name}", pipeline.session) as spark,
-        converting_errors(pipeline),
+        guarded(spark, pipeline, as_json),
         event_bar(as_json) as advance,
     ):
         Catalog(spark, pipeline.layout.tables).require(pipeline.name, tables)

@@ -14,11 +14,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from ingest.backfill.resync import Resync, ResyncRequest, TableRead
 from ingest.backfill.whole_read import WholeRead
+from ingest.cli.guarded import guarded
 from ingest.cli.printing import plain_console
 from ingest.config import Pipeline, load
 from ingest.connector.signals import SnapshotNotice
 from ingest.errors import ConfigError
-from ingest.failures.conversion import converting_errors
 from ingest.lakehouse.catalog import Catalog
 from ingest.sources.signal_table import SignalTable
 from ingest.spark.session import running
@@ -67,7 +67,7 @@ def resync(
         with _chunk_bar(as_json) as report:
             found, removes = work.read(report), False
     else:
-        with running(f"ingest resync {loaded.name}", loaded.session) as spark, converting_errors(loaded):
+        with running(f"ingest resync {loaded.name}", loaded.session) as spark, guarded(spark, loaded, as_json):
             whole_read = _whole_read(spark, loaded, table)
             with _chunk_bar(as_json) as report:
                 found = work.read(report, is_known=whole_read is not None)

@@ -14,13 +14,13 @@ import typer
 from pyspark.sql import SparkSession
 
 from ingest.backfill.refolding import Refolding
+from ingest.cli.guarded import guarded
 from ingest.cli.printing import plain_console
 from ingest.cli.progress import progress_display
 from ingest.cli.start import AnnouncedSource, count_text, installed, say
 from ingest.cli.waiting import wait_reporter
 from ingest.config import Pipeline, load
 from ingest.errors import IngestError
-from ingest.failures.conversion import converting_errors
 from ingest.lakehouse.accounts import SetAside
 from ingest.loop.set_aside import require_all_merged
 from ingest.pipeline.composition import BOTH, Part, Progress, Run, source_of
@@ -71,8 +71,8 @@ def drive(name: str, parts: Sequence[Part], available_now: bool, as_json: bool) 
     say("waiting for Java and Spark")
     with (
         running(f"ingest {loaded.name}", loaded.session) as spark,
+        guarded(spark, loaded, as_json),
         stop_on_signal() as stop,
-        converting_errors(loaded),
         progress_display(loaded.name, as_json, console) as report,
     ):
         say(f"Spark {spark.version} with Delta {installed('delta-spark')} runs")

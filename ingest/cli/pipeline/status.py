@@ -19,6 +19,7 @@ from ingest.spark.session import running
 if TYPE_CHECKING:
     from ingest.lakehouse.accounts import SetAside
     from ingest.pipeline.lag import SourceLag
+    from ingest.pipeline.ledger_guard import LedgerReport
     from ingest.pipeline.status import Status
 
 _CHANGES_SHOWN = 20
@@ -36,6 +37,7 @@ def status(
     """
     del debug
     from ingest.pipeline import status as standing
+    from ingest.pipeline.ledger_guard import require_no_fault
 
     loaded = load(pipeline)
     with running("ingest status", loaded.session) as spark, converting_errors(loaded):
@@ -45,6 +47,8 @@ def status(
         console.out(json.dumps(figures(found), ensure_ascii=False, default=lambda moment: moment.isoformat()))
     else:
         _show(console, found)
+    if found.ledger is not None:
+        require_no_fault(loaded, found.ledger.faults)
 
 
 def figures(found: Status) -> dict[str, Any]:
@@ -88,6 +92,8 @@ def _lines(found: Status) -> list[tuple[str, str]]:
             text = f"{one.table}: {count_text(rows, 'row')} from before column {column} was added or got its type"
             remedy = f"ingest resync {found.pipeline} {one.table}"
             lines.append(("assumed", f"{text} may have another value at the source → {remedy}"))
+    if found.ledger is not None and (found.ledger.entries or found.ledger.faults):
+        lines.append(("erasures", _ledger_text(found.ledger)))
     shown = found.schema_changes[:_CHANGES_SHOWN]
     lines += [("schema change", f"{c.at:%Y-%m-%d %H:%M:%S} UTC, {c.table}: {c.change}") for c in shown]
     if len(found.schema_changes) > len(shown):
@@ -95,6 +101,15 @@ def _lines(found: Status) -> list[tuple[str, str]]:
     elif not shown:
         lines.append(("schema changes", "none"))
     return lines + [("quarantine", f"{count:,} × {code}") for code, count in found.quarantined.items()]
+
+
+def _ledger_text(ledger: LedgerReport) -> str:
+    requests = count_text(ledger.requests, "request")
+    if ledger.faults:
+        return f"{requests}; the ledger is incomplete: entry {ledger.faults[0].number} {ledger.faults[0].problem}"
+    if ledger.unknown:
+        return f"{requests}; the ledger could not be compared with its copy: {ledger.unknown}"
+    return f"{requests} in the ledger, which is copied up to entry {ledger.copied:,} of {ledger.entries:,}"
 
 
 def _set_aside_text(one: SetAside) -> str:

@@ -19,7 +19,7 @@ from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import EVENT_ID
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, LedgerIncomplete
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.suppression.event_references import GROUP, TOMBSTONE_KEYS, TOMBSTONES, batch_key_references
 from ingest.loop.suppression.late_children import LateChildren
@@ -121,6 +121,11 @@ class Suppression:
     def _has_requests(self, ledger: Ledger) -> bool:
         """Returns whether the ledger holds any request now. Reads the cutoffs of new ones, and checks their keys."""
         version = ledger.version()
+        if version < self._ledger_version:
+            raise LedgerIncomplete(
+                f"the ledger of erasures of {self._pipeline} was removed or rolled back during this run",
+                f"bring it back from its copy: ingest ledger restore {self._pipeline}",
+            )
         if version > self._ledger_version:
             requests = [e for e in ledger.entries() if e.kind == REQUESTED]
             for entry in requests:
