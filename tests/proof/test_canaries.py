@@ -11,8 +11,11 @@ import pytest
 from ingest.proof.canaries import check_canaries
 from ingest.proof.canaries.canary_encodings import canaries, number_canary
 from ingest.proof.canaries.formats import canary_files
-from ingest.proof.scan import compressed, encodings, parquet, reading, search
-from ingest.proof.scan.encodings import ENCODINGS
+from ingest.proof.forms import anchors, encodings
+from ingest.proof.forms.base64_blocks import CONTAINER_FORMS
+from ingest.proof.forms.encodings import ENCODINGS
+from ingest.proof.forms.typed_forms import TYPED_FORMS
+from ingest.proof.scan import compressed, parquet, patterns, reading, search
 from ingest.proof.scan.kinds import kind_of
 
 
@@ -28,7 +31,7 @@ def test_every_canary_is_found() -> None:
 
 def test_canaries_cover_every_encoding_and_format() -> None:
     birds = canaries()
-    assert {c.encoding for c in birds} == set(ENCODINGS)
+    assert {c.encoding for c in birds} == {*ENCODINGS, *CONTAINER_FORMS, *TYPED_FORMS}
     kinds = {kind_of(p.file.rsplit("/", 1)[-1], p.body[:4096]) for p in canary_files(birds, number_canary())}
     assert kinds >= compressed.COMPRESSED | {"parquet", "kafka segment", "zip", "deletion vector"}
     first, second = canaries()[0], canaries()[0]
@@ -49,11 +52,13 @@ BLIND: list[tuple[object, str, Any, str]] = [
     (compressed, "_snappy_frames", nothing, "snappy frames"),
     (compressed, "_block", lambda *_: b"", "lz4 blocks"),
     (reading.EntryScan, "_members", nothing, "zip"),
-    (encodings, "_base64", nothing, "text"),
+    (anchors, "_in_base64", nothing, "text"),
+    (search, "broken_blocks", nothing, "text"),
+    (search, "container", lambda *_: None, "text"),
     (encodings, "_url_encoded", nothing, "text"),
     (encodings, "_json_escapes", nothing, "text"),
-    (search, "_after_column", lambda _: re.compile(rb"(?!)"), "text"),
-    (search, "_AHEAD", -40, "text across borders"),
+    (patterns, "after_column", lambda _: re.compile(rb"(?!)"), "text"),
+    (search, "_bytes_behind", lambda *_: -(10**6), "text across borders"),
 ]
 
 

@@ -27,17 +27,18 @@ from ingest.proof.certificate.issuing import document
 from ingest.proof.certificate.keys import make_key_pair, public_key, signing_key
 from ingest.proof.certificate.signature import STATEMENT, Signature, in_base64
 from ingest.proof.certificate.statement import canonical
-from ingest.proof.scan.report import CanaryCheck, Finding, KindRead, NotScanned, Report, SearchTermLabel
+from ingest.proof.scan.report import CanaryCheck, Finding, KindRead, NotDecided, NotScanned, Report, SearchTermLabel
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ERASURE = Erasure("2026-17", "9f" * 32, {"shop": "0/16B3748 <&>"}, "ab" * 32)
 REPORT = Report(
-    needles=(SearchTermLabel("email", ()), SearchTermLabel("member", ("id",))),
+    needles=(SearchTermLabel("email", ()), SearchTermLabel("member", ("id",), "integer")),
     places=("/data/lakehouse", "s3://bucket/<changelogs>", "Kafka at broker:9092"),
     read=(KindRead("/data/lakehouse", "parquet", 12, 34567, 89012),),
     findings=(),
     not_scanned=(NotScanned("Kafka at broker:9092", "", "topics lie elsewhere"),),
     canaries=(CanaryCheck("files", "gzip", 44),),
+    not_decided=(NotDecided("email", "hash of another case", "it is not known"),),
 )
 
 
@@ -61,7 +62,11 @@ def test_certificate_describes_the_erasure(certificate: Certificate) -> None:
     assert problem["not_scanned"] == [{"place": "Kafka at broker:9092", "file": "", "why": "topics lie elsewhere"}]
     assert problem["places"] == ["/data/lakehouse", "s3://bucket/<changelogs>"]
     assert problem["read"][0]["files"] == 12
-    assert problem["needles"] == [{"label": "email", "columns": []}, {"label": "member", "columns": ["id"]}]
+    assert problem["needles"] == [
+        {"label": "email", "columns": [], "type": "text"},
+        {"label": "member", "columns": ["id"], "type": "integer"},
+    ]
+    assert problem["not_decided"] == [{"needle": "email", "form": "hash of another case", "why": "it is not known"}]
 
 
 def test_page_shows_the_document_and_loads_nothing(certificate: Certificate) -> None:

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 
 from ingest.proof.canaries import formats
 from ingest.proof.canaries.canary_encodings import canaries, number_canary
+from ingest.proof.forms.encodings import IN_COLUMN
 from ingest.proof.scan import Folder, SearchTerm, scan_places
 from ingest.proof.scan.compressed import PIECE
-from ingest.proof.scan.encodings import IN_COLUMN
 from ingest.proof.scan.kinds import HEAD
 from tests.proof.subject import EMAIL, NUMBER, in_file, planted, scan, seen, unread
 

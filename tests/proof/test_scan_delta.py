@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from ingest.proof.scan.encodings import IN_COLUMN
+from ingest.proof.forms.encodings import IN_COLUMN
 from ingest.proof.scan.report import PlaceScan
 from tests.proof.subject import EMAIL, NUMBER, in_file, scan, unread
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from ingest.proof.scan.encodings import IN_COLUMN
+from ingest.proof.forms.encodings import IN_COLUMN
 from ingest.proof.scan.report import PlaceScan
 from ingest.stack import Stack
 from tests.proof.subject import EMAIL, NUMBER, scan, unread

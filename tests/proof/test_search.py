@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.errors import ConfigError
-from ingest.proof.scan.encodings import ENCODINGS, IN_COLUMN
+from ingest.proof.forms.encodings import BROKEN_BASE64, ENCODINGS, IN_COLUMN
 from ingest.proof.scan.search import Match, PatternSearch
 from ingest.proof.scan.search_terms import SearchTerm, parse_search_terms
 from tests.proof.subject import EMAIL, NEEDLES, NUMBER
@@ -42,6 +42,9 @@ WRITTEN: list[tuple[str, bytes]] = [
     ("URL-encoded", quote(quote(EMAIL, safe="")).encode()),
     ("UTF-16LE", EMAIL.encode("utf-16-le")),
     ("UTF-16BE", EMAIL.encode("utf-16-be")),
+    ("UTF-32LE", EMAIL.encode("utf-32-le")),
+    ("UTF-32BE", EMAIL.encode("utf-32-be")),
+    ("other case", EMAIL.swapcase().encode()),
     ("first 32 characters", EMAIL[:32].encode()),
     ("first 32 characters", (EMAIL[:32] + "\U0010ffff").encode()),
     ("first 32 characters", json.dumps(EMAIL[:32] + "\U0010ffff").encode()),
@@ -77,7 +80,7 @@ def test_base64_for_urls_is_found() -> None:
 
 
 def test_every_listed_encoding_is_tested() -> None:
-    assert {form for form, _ in WRITTEN} | {"base64url"} == set(ENCODINGS)
+    assert {form for form, _ in WRITTEN} | {"base64url", BROKEN_BASE64} == set(ENCODINGS)
 
 
 @given(st.sampled_from(WRITTEN), st.binary(max_size=40), st.binary(max_size=40), st.data())
@@ -167,6 +170,11 @@ def test_clean_bytes_have_no_findings(body: bytes) -> None:
 def test_file_names_are_shown_without_values() -> None:
     assert SEARCH.mask(f"silver/email={quote(EMAIL, safe='')}/id=4711/x") == "silver/email=‹email›/id‹member›/x"
     assert SEARCH.mask("silver/claims") == "silver/claims"
+    for written in (BODY.hex(), BODY.hex().upper(), EMAIL.swapcase().encode().hex()):
+        assert SEARCH.mask(f"by/{written}/x") == "by/‹email›/x"
+    for before in range(3):
+        masked = SEARCH.mask(f"by/{base64.urlsafe_b64encode(b'x' * before + BODY).decode()}/x")
+        assert len(masked) <= len("by/‹email›/x") + 3 + 4
 
 
 def test_search_terms_are_parsed_from_json() -> None:

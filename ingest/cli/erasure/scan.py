@@ -39,7 +39,9 @@ def scan(
 
     The values come from a file, never from arguments, and are not printed. A
     number or a short text needs the columns in which to search: {"member":
-    {"value": 42, "columns": ["id"]}}. Exits with 1 if anything is found.
+    {"value": 42, "columns": ["id"]}}. A value may have a type (date, time,
+    timestamp, decimal, uuid, bytes): {"born": {"value": "1961-02-03", "type":
+    "date"}}. Exits with 1 if anything is found.
 
     Example: ingest scan claims --needle-file subject.json
     """
@@ -75,8 +77,8 @@ def _show(console: Console, report: Report) -> None:
     console.print(read)
     if report.not_scanned:
         absent = _table(f"{len(report.not_scanned):,} not scanned", "place", "file", "why")
-        for one in report.not_scanned[:_SHOWN]:
-            absent.add_row(one.place, one.file, one.why)
+        for unread in report.not_scanned[:_SHOWN]:
+            absent.add_row(unread.place, unread.file, unread.why)
         console.print(absent)
     if report.findings:
         found = _table("found", "place", "file", "part", "searched value", "form", "times")
@@ -86,6 +88,11 @@ def _show(console: Console, report: Report) -> None:
     if max(len(report.not_scanned), len(report.findings)) > _SHOWN:
         console.print(f"at most {_SHOWN} rows of each table are shown; --json prints all")
     console.print(f"canaries: {sum(s.canaries for s in report.canaries):,} planted, {_missed(report):,} missed")
+    if report.not_decided:
+        undecided = _table(f"{len(report.not_decided):,} not decided", "searched value", "form", "why")
+        for one in report.not_decided:
+            undecided.add_row(one.needle, one.form, one.why)
+        console.print(undecided)
     limited = ", ".join(f"{n.label} in {' and '.join(n.columns)}" for n in report.needles if n.columns)
     if limited:
         console.print(f"searched only as a whole value of a column or JSON key: {limited}")

@@ -8,8 +8,9 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from ingest.proof.canaries.canary import Canary
 from ingest.proof.canaries.canary_bucket import CanaryBucket
-from ingest.proof.canaries.canary_encodings import Canary, canaries, number_canary
+from ingest.proof.canaries.canary_encodings import canaries, number_canary
 from ingest.proof.canaries.formats import CanaryFile, canary_files
 from ingest.proof.scan import Bucket, Place, scan_places
 from ingest.proof.scan.places import Folder
@@ -52,6 +53,7 @@ def _in_bucket(bucket: Bucket, markers: Sequence[Canary], number: Canary) -> Ite
             canary_bucket.put(canary_file.file, canary_file.body)
         # Some stores read a backslash as a slash.
         in_names = [c for c in markers if c.body.isascii() and _can_be_name(c.body) and b"\\" not in c.body]
+        in_names = [c for c in in_names if c.body.decode().isprintable()]
         for canary in in_names:
             canary_bucket.put(canary.body.decode(), b"")
         canary_bucket.put("described", b"", {"canary": markers[0].term.value.encode().hex()})

@@ -16,8 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.proof.canaries.canary_encodings import COLUMN, Canary
+from ingest.proof.canaries.canary import Canary
+from ingest.proof.canaries.canary_encodings import COLUMN
 from ingest.proof.canaries.kafka_batch import CODECS, segment, xerial
+from ingest.proof.canaries.typed_canaries import in_typed_columns, typed_columns
 from ingest.proof.scan.compressed import PIECE
 from ingest.proof.scan.kinds import HEAD
 
@@ -59,6 +61,8 @@ def canary_files(canaries: Sequence[Canary], number: Canary) -> Iterator[CanaryF
     for encoding in ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"):
         body = _parquet(canaries, number, encoding=encoding)
         yield CanaryFile(f"Parquet, {encoding}", f"{encoding}.parquet", body, ("row group 0, column ",))
+    typed = in_typed_columns(tuple(canaries))
+    yield CanaryFile("Parquet, types", "types.parquet", typed_columns(typed), ("row group 0, column ",), typed)
     yield CanaryFile("Parquet, nested", _CHECKPOINT, _nested(canaries, number), ("row group 0, column ",))
     yield CanaryFile("Parquet, footer", "footer.parquet", _footer(text), ("its bytes",))
     for number_of, codec in enumerate(CODECS):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from string import Template
 from typing import Any
@@ -31,7 +31,9 @@ td.n { text-align: right; font-variant-numeric: tabular-nums }
 <ul>$does_not_say</ul>
 <h2>What was searched for</h2>
 <table>$needles</table>
-<p>Each in these forms: $forms.</p>
+<p>Each in these forms, as far as they are of its type: $forms.</p>
+<h2>What was not decided</h2>
+$not_decided
 <h2>What was read</h2>
 <table>$read</table>
 <h2>What was not scanned</h2>
@@ -59,29 +61,32 @@ def render_page(content: Mapping[str, Any], public_key: str) -> str:
         ("Issued by", f"{content['issued_by']['project']} {content['issued_by']['version']}"),
     ]
     absent = [(n["place"], n["file"] or "(all of it)", n["why"]) for n in content["not_scanned"]]
+    undecided = [(n["needle"], n["form"], n["why"]) for n in content["not_decided"]]
     return _PAGE.substitute(
         request=escape(content["request"]),
         facts=_rows(facts),
         says=_items(content["says"]),
         does_not_say=_items(content["does_not_say"]),
         needles=_rows(
-            ((n["label"], ", ".join(n["columns"]) or "everywhere") for n in content["needles"]),
-            "searched value",
-            "searched in",
+            ((n["label"], n["type"], ", ".join(n["columns"]) or "everywhere") for n in content["needles"]),
+            *("searched value", "type", "searched in"),
         ),
+        not_decided=_table_or(undecided, "Nothing.", "searched value", "form", "why"),
         forms=escape(", ".join(content["forms"])),
         read=_rows(
             ((k["place"], k["kind"], k["files"], k["bytes"], k["decoded_bytes"]) for k in content["read"]),
             *("place", "kind", "files", "bytes", "decoded bytes"),
         ),
-        not_scanned=f"<table>{_rows(absent, 'place', 'file', 'why')}</table>"
-        if absent
-        else "<p>Nothing was left out.</p>",
+        not_scanned=_table_or(absent, "Nothing was left out.", "place", "file", "why"),
         canaries=_rows(
             ((c["place"], c["format"], c["found"]) for c in content["canaries"]), "place", "format", "found"
         ),
         public_key=escape(public_key),
     )
+
+
+def _table_or(rows: Sequence[Sequence[str]], otherwise: str, *headings: str) -> str:
+    return f"<table>{_rows(rows, *headings)}</table>" if rows else f"<p>{otherwise}</p>"
 
 
 def _rows(rows: Iterable[Iterable[object]], *headings: str) -> str:

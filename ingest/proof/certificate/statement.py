@@ -10,7 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ingest.errors import ProofFailed
-from ingest.proof.scan.encodings import ENCODINGS
+from ingest.proof.forms.base64_blocks import CONTAINER_FORMS
+from ingest.proof.forms.encodings import ENCODINGS, IN_COLUMN
+from ingest.proof.forms.typed_forms import TYPED_FORMS
 from ingest.proof.scan.report import Report
 
 FORMAT = "ingest erasure certificate 1"
@@ -23,7 +25,10 @@ DOES_NOT_SAY = (
     "anything of what is listed under `not_scanned`, nor of places that are not listed under `places`",
     "anything of bytes that a file system or a store has freed and not overwritten, of backups or of copies elsewhere",
     "anything of values of the subject that were not given to the scan, nor of forms that are not listed: hashes with "
-    "a salt or a key or of several values together, values that were encrypted or compressed before they were stored",
+    "a salt or a key or of several values together, values that were encrypted before they were stored, or compressed "
+    "in a way that is not listed",
+    "anything of the forms of a searched value that are listed under `not_decided`",
+    "that letters of a searched value were not replaced by ligatures or by other letters that fold to several",
     "that a searched value which counts only in named columns (see `needles`) is not written elsewhere",
     "anything of what was written after the scan had read it",
 )
@@ -51,8 +56,9 @@ def statement(erasure: Erasure, report: Report, at: datetime) -> dict[str, Any]:
         "ledger_head": erasure.ledger_head,
         "issued_at": at.astimezone(UTC).isoformat(timespec="seconds"),
         "issued_by": {"project": "ingest", "version": _version()},
-        "needles": [{"label": n.label, "columns": list(n.columns)} for n in report.needles],
-        "forms": list(ENCODINGS),
+        "needles": [{"label": n.label, "columns": list(n.columns), "type": str(n.type)} for n in report.needles],
+        "forms": [*ENCODINGS, *CONTAINER_FORMS, *TYPED_FORMS, IN_COLUMN],
+        "not_decided": [asdict(n) for n in report.not_decided],
         "places": places,
         "read": [asdict(k) for k in report.read],
         "not_scanned": [asdict(n) for n in report.not_scanned],

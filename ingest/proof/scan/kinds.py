@@ -19,6 +19,7 @@ _BY_FIRST_BYTES = (
     (b"LZ4Block", "lz4 blocks"),
     (b"PK\x03\x04", "zip"),
     (b"crc\x00", "checksums"),
+    *((first, "unknown") for first in (b"ORC", b"Obj\x01", b"%PDF-", b"7z\xbc\xaf", b"Rar!", b"\x1f\x9d")),
 )
 _SEGMENT = re.compile(r"\d{20}(\.log|-\d{10}\.checkpoint)(\.(deleted|cleaned|swap))?")
 # Files of offsets, times and bits, which need no decoding.
@@ -27,12 +28,16 @@ _PLAIN_BINARY = re.compile(
     r"|(?P<vector>(.*/)?deletion_vector_[0-9a-f-]{36}\.bin)"
 )
 _CURRENT_MAGIC = 2
+_UNREADABLE = (".br", ".brotli", ".lzo", ".lzma", ".z")
 
 
 def kind_of(name: str, head: bytes) -> str:
     """Returns the kind of a file; `unknown` if neither bytes nor name are known. `name`: without folders."""
     if not head:
         return "empty"
+    if name.lower().endswith(_UNREADABLE):
+        # Brotli has no first bytes of its own.
+        return "unknown"
     for first, kind in _BY_FIRST_BYTES:
         if head.startswith(first):
             return kind

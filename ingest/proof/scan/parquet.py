@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.proof.scan.columns import Leaf, leaves
+from ingest.proof.scan.columns import leaves
+from ingest.proof.scan.leaf import Leaf
 from ingest.proof.scan.page_header import PageHeader, page_header
 from ingest.proof.scan.places import Unreadable
 

@@ -137,9 +137,12 @@ class EntryScan:
                 self._scan_column(part_content, part)
 
     def _scan_column(self, column: DecodedColumn, part: str) -> None:
+        def note(why: str) -> None:
+            self._note_unread(f"{part}: {why}")
+
         self._result.decoded[self._kind] += column.leaf.values.nbytes
         try:
-            for label, encoding, count in matches_in(self._patterns, column.leaf):
+            for label, encoding, count in matches_in(self._patterns, column.leaf, note):
                 self._result.add_finding(self._file, part, label, encoding, None, count)
         except pa.ArrowException as failure:
             self._note_unread(f"{part}: its values can't be compared ({type(failure).__name__})")
@@ -150,7 +153,10 @@ class EntryScan:
                 byte_counts[kind] += len(piece)
                 yield piece
 
-        for match in self._patterns.in_stream(counted()):
+        def note(why: str) -> None:
+            self._note_unread(f"{part}: {why}")
+
+        for match in self._patterns.in_stream(counted(), note):
             self._result.add_finding(self._file, part, match.label, match.encoding, match.begin)
 
     def _note_unread(self, why: str) -> None:

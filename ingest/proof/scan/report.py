@@ -5,7 +5,7 @@ Names of fields are keys of the JSON report and of certificates."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ingest.proof.scan.search_terms import SearchTerm
@@ -62,6 +62,16 @@ class SearchTermLabel:
 
     label: str
     columns: tuple[str, ...]
+    type: str = "text"
+
+
+@dataclass(frozen=True)
+class NotDecided:
+    """A form of a search term that the scan can't tell from other people's values, or can't read."""
+
+    needle: str
+    form: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,7 @@ class Report:
     findings: tuple[Finding, ...]
     not_scanned: tuple[NotScanned, ...]
     canaries: tuple[CanaryCheck, ...] = ()
+    not_decided: tuple[NotDecided, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -123,15 +134,29 @@ class PlaceScan:
 
 def build_report(terms: Iterable[SearchTerm], places: Iterable[PlaceScan], canaries: Iterable[CanaryCheck]) -> Report:
     """Returns the report over the scans of all places."""
-    scans = list(places)
+    scans, searched = list(places), list(terms)
     return Report(
-        tuple(dict.fromkeys(SearchTermLabel(n.label, n.columns) for n in terms)),
+        tuple(dict.fromkeys(SearchTermLabel(n.label, n.columns, n.value_type) for n in searched)),
         tuple(p.place for p in scans),
         tuple(kind for p in scans for kind in p.read()),
         tuple(sorted((f for p in scans for f in p.findings.values()), key=_by_place)),
         tuple(sorted(n for p in scans for n in p.not_scanned)),
         tuple(canaries),
+        tuple(dict.fromkeys(one for term in searched for one in _undecided(term))),
     )
+
+
+def _undecided(term: SearchTerm) -> Iterator[NotDecided]:
+    for form in term.forms:
+        if not term.columns and not form.is_specific:
+            why = f"other people's data have it by chance: counted only as a whole value of columns named {term.label}"
+            yield NotDecided(term.label, form.name, why)
+    if any(not isinstance(form.body, str) for form in term.forms):
+        why = "records in Avro, Protobuf and Kafka's binary formats have numbers in bytes that any record may hold"
+        yield NotDecided(term.label, "number in a binary record", why)
+    if term.value.upper() != term.value.lower():
+        why = "only hashes of the value as given, in upper and in lower case can be told"
+        yield NotDecided(term.label, "hash of another case", why)
 
 
 def _by_place(finding: Finding) -> tuple[str, ...]:

@@ -1,25 +1,28 @@
-"""Finds all encodings of all search terms in one pass over bytes that come in pieces."""
+"""Finds all forms of all search terms in one pass over bytes that come in pieces."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ahocorasick_rs import BytesAhoCorasick
+from ahocorasick_rs import BytesAhoCorasick, Implementation
 
-from ingest.proof.scan.encodings import IN_COLUMN, hashes, spellings
+from ingest.proof.forms import ValueType
+from ingest.proof.forms.anchors import Around
+from ingest.proof.forms.base64_blocks import CONTAINERS, MAX_RUN, Block, broken_blocks, container
+from ingest.proof.scan.patterns import AHEAD, BEHIND, Pattern, patterns_of
 from ingest.proof.scan.search_terms import SearchTerm
 
-_BEHIND = 1024
-_AHEAD = 64
-# Bytes that may precede a value of a JSON key or of a comparison with a column.
-_BEFORE_A_VALUE = tuple(bytes([c]) for c in b" \t\n:=>(,'\"")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_NUMBER_ENDS = re.compile(rb"(?:\.0+)?(?!\d|\.\d|[eE][+-]?\d)")
-_WORD_ENDS = re.compile(rb"(?![\w\x80-\xff])")
+_MAX_FAST_BYTES = 200_000
+"""Of all patterns together. The faster automaton takes a kilobyte for each."""
+_MAX_DEPTH = 3
+_TOO_LARGE = "a document in base64 is so large that only its beginning was decoded"
+
+
+def _bytes_behind(bodies: Sequence[bytes], around: Iterable[Around]) -> int:
+    """Returns the number of bytes up to the end of a pattern that are needed to confirm it."""
+    return max(map(len, bodies)) + max([BEHIND, *(one.lead for one in around)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,49 +35,59 @@ class Match:
     encoding: str
 
 
-@dataclass(frozen=True)
-class _Pattern:
-    """`begins`, `ends`: what has to precede the value, which starts `offset` bytes into the pattern, and what has to
-    follow it."""
-
-    label: str
-    encoding: str
-    offset: int = 0
-    begins: re.Pattern[bytes] | None = None
-    ends: re.Pattern[bytes] | None = None
-
-
 class PatternSearch:
     """The compiled patterns of all terms. Thread-safe."""
 
     def __init__(self, terms: Sequence[SearchTerm]) -> None:
         self.terms = tuple(terms)
-        patterns: dict[bytes, list[_Pattern]] = {}
+        patterns: dict[bytes, list[Pattern]] = {}
         for term in terms:
-            for body, pattern in _patterns(term):
-                patterns.setdefault(body, []).append(pattern)
+            for body, found in patterns_of(term).items():
+                patterns.setdefault(body, []).extend(found)
         self._patterns = list(patterns.values())
-        self._engine = BytesAhoCorasick(list(patterns))
-        self.has_date = any(_DATE.match(n.value) for n in terms)
+        self.has_times = any(t.value_type in (ValueType.DATE, ValueType.TIMESTAMP, ValueType.TIME) for t in terms)
         """True if dates and times have to be rendered as text to be searched."""
-        self._tail_bytes = max(map(len, patterns)) + _BEHIND + _AHEAD
+        # A container's first characters may be a pattern of a term too: patterns may be there twice.
+        bodies = [*patterns, *(magic.lower() for magic in CONTAINERS)]
+        is_fast = sum(map(len, bodies)) <= _MAX_FAST_BYTES
+        self._engine = BytesAhoCorasick(
+            bodies, implementation=Implementation.DFA if is_fast else Implementation.ContiguousNFA
+        )
+        around = [pattern.around for same in self._patterns for pattern in same if pattern.around is not None]
+        self._ahead = max([AHEAD, *(one.trail for one in around)])
+        self._tail_bytes = self._ahead + _bytes_behind(bodies, around)
 
-    def in_stream(self, pieces: Iterable[bytes | memoryview]) -> Iterator[Match]:
-        """Yields the matches in consecutive pieces, also across their borders. Holds two pieces in memory."""
-        tail, begin, searched_to = b"", 0, 0
+    def in_stream(
+        self, pieces: Iterable[bytes | memoryview], note: Callable[[str], None] | None = None, depth: int = 0
+    ) -> Iterator[Match]:
+        """Yields the matches in consecutive pieces, also across their borders. Holds two pieces in memory, or one
+        document in base64. `note` is called with what could not be decoded."""
+        tail, begin, searched_to, seen_to = b"", 0, 0, 0
         for piece in pieces:
             window = b"".join((tail, piece))
             # Matches near the end are confirmed with the next piece.
-            through = begin + len(window) - _AHEAD
-            yield from self._matches_ending(window, begin, searched_to, through)
+            through = begin + len(window) - self._ahead
+            blocks = yield from self._matches_ending(window, begin, searched_to, through)
             searched_to = max(searched_to, through)
-            tail = window[-self._tail_bytes :]
-            begin += len(window) - len(tail)
-        yield from self._matches_ending(tail, begin, searched_to, math.inf)
+            kept = max(0, len(window) - self._tail_bytes)
+            for block in blocks:
+                if block.end >= len(window) and len(window) - block.begin < MAX_RUN:
+                    kept = min(kept, max(0, block.begin - 1))
+                elif begin + block.end >= seen_to:
+                    yield from self._within(block, begin, note, depth)
+            seen_to = begin + len(window)
+            tail = window[kept:]
+            begin += kept
+        for block in (yield from self._matches_ending(tail, begin, searched_to, math.inf)):
+            if begin + block.end >= seen_to:
+                yield from self._within(block, begin, note, depth)
 
-    def in_bytes(self, body: bytes | memoryview) -> Iterator[Match]:
+    def in_bytes(
+        self, body: bytes | memoryview, note: Callable[[str], None] | None = None, depth: int = 0
+    ) -> Iterator[Match]:
         """Yields the matches in complete bytes."""
-        yield from self._matches_ending(body, 0, 0, math.inf)
+        for block in (yield from self._matches_ending(bytes(body), 0, 0, math.inf)):
+            yield from self._within(block, 0, note, depth)
 
     def mask(self, text: str) -> str:
         """Returns `text` with each term replaced by its label."""
@@ -87,57 +100,32 @@ class PatternSearch:
             at = match.end
         return b"".join((*pieces, body[at:])).decode("utf-8", "backslashreplace")
 
-    def _matches_ending(self, window: bytes | memoryview, begin: int, after: float, through: float) -> Iterator[Match]:
-        """Yields matches whose end is above `after` and at most `through`; `window` begins at `begin`."""
-        for number, first, end in self._engine.find_matches_as_indexes(window, overlapping=True):
-            if after < begin + end <= through:
+    def _matches_ending(
+        self, window: bytes, begin: int, after: float, through: float
+    ) -> Generator[Match, None, list[Block]]:
+        """Yields matches whose end is above `after` and at most `through`; `window` begins at `begin`. Returns the
+        documents in base64."""
+        blocks: list[Block] = []
+        reached = 0
+        for number, first, end in self._engine.find_matches_as_indexes(window.lower(), overlapping=True):
+            if number >= len(self._patterns):
+                block = container(window, first, CONTAINERS[number - len(self._patterns)]) if first >= reached else None
+                if block is not None:
+                    blocks.append(block)
+                    reached = block.end
+            elif after < begin + end <= through:
                 for pattern in self._patterns[number]:
-                    if _is_confirmed(pattern, window, first, end):
-                        yield Match(begin + first, begin + end, pattern.label, pattern.encoding)
+                    value = pattern.value_in(window, first, end)
+                    if value is not None:
+                        encoding, value_begin, value_end = value
+                        yield Match(begin + value_begin, begin + value_end, pattern.label, encoding)
+        return [*blocks, *broken_blocks(window)]
 
-
-def _is_confirmed(pattern: _Pattern, window: bytes | memoryview, first: int, end: int) -> bool:
-    if pattern.ends is not None and not pattern.ends.match(bytes(window[end : end + _AHEAD])):
-        return False
-    value = first + pattern.offset
-    return pattern.begins is None or bool(pattern.begins.search(bytes(window[max(0, value - _BEHIND) : value])))
-
-
-def _patterns(term: SearchTerm) -> Iterator[tuple[bytes, _Pattern]]:
-    if not term.columns:
-        for body, encoding in spellings(term.value).items():
-            yield body, _Pattern(term.label, encoding)
-        return
-    for text in (term.value, *_as_keys(term)):
-        for body, encoding in hashes(text).items():
-            yield body, _Pattern(term.label, encoding)
-    begins = _after_column(term.columns)
-    ends = _WORD_ENDS if term.number is None else _NUMBER_ENDS
-    for ascii_only in {True, term.value.isascii()}:
-        value = json.dumps(term.value, ensure_ascii=ascii_only)[1:-1].encode("utf-8", "surrogatepass")
-        for before in _BEFORE_A_VALUE:
-            yield before + value, _Pattern(term.label, IN_COLUMN, len(before), begins, ends)
-
-
-def _as_keys(term: SearchTerm) -> Iterator[str]:
-    """Yields the JSON of a key that consists of this column alone, which is the text that hashes of keys are made
-    of."""
-    for column in term.columns:
-        values = [json.dumps(term.value, ensure_ascii=False)]
-        if term.number is not None:
-            values.append(term.value)
-        for value in values:
-            yield f"{{{json.dumps(column, ensure_ascii=False)}:{value}}}"
-
-
-def _after_column(columns: Sequence[str]) -> re.Pattern[bytes]:
-    """Returns a pattern that ends where a value of one of these columns begins: after its JSON key, after `column =`,
-    and within `column IN (…)`, as Spark prints expressions with their ids."""
-    names = b"|".join(re.escape(c.encode()) for c in columns)
-    column = rb"(?<![\w\x80-\xff])(?:" + names + rb")"
-    compared = column + rb"`?(?:#\d+L?)?\s*"
-    quote = rb"(?:\\*['\"])?$"
-    json_key = column + rb"\\*\"\s*:\s*" + quote
-    equal = compared + rb"(?:<=>|==?)\s*" + quote
-    listed = compared + rb"IN(?:SET)?\s*\(?[^()]{0,900}(?<=[(,\s])" + quote
-    return re.compile(rb"(?:" + json_key + rb")|(?:" + equal + rb")|(?:" + listed + rb")", re.IGNORECASE)
+    def _within(self, block: Block, begin: int, note: Callable[[str], None] | None, depth: int) -> Iterator[Match]:
+        if depth >= _MAX_DEPTH:
+            return
+        if block.is_partial and note is not None:
+            note(_TOO_LARGE)
+        found = dict.fromkeys(m.label for m in self.in_bytes(block.body, note, depth + 1))
+        for label in found:
+            yield Match(begin + block.begin, begin + block.end, label, block.form)
