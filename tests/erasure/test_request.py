@@ -127,6 +127,9 @@ def test_file_of_subjects_makes_a_request_for_each(spark: SparkSession, pipeline
 DELETED = [
     TableEvent(CLAIMS, Event("d", 5, 90, 50)),
     TableEvent(MEMBERS, Event("d", 2, 91, STRIDE)),
+    # A claim of the deleted member is of the erased life, whatever happens to it afterwards.
+    TableEvent(CLAIMS, Event("u", 7, 93, 51, {"member_id": STRIDE, "text": "left behind"})),
+    TableEvent(CLAIMS, Event("c", 8, 94, 54, {"member_id": STRIDE, "text": "too late"})),
     TableEvent(MEMBERS, Event("c", 3, 95, STRIDE, {"name": "anew"})),
     TableEvent(CLAIMS, Event("c", 6, 96, 53, {"member_id": STRIDE, "text": "new"})),
 ]
