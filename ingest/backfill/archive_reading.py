@@ -14,7 +14,7 @@ from ingest.jvm.folders import deleted_afterwards
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.capture import Capture
 from ingest.names import Lakehouse
-from ingest.pipeline.composition import archive_import_of, decoding_of, layout_of, rules_of
+from ingest.pipeline.composition import archive_import_of, decoding_of, landing_of, layout_of, rules_of
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.archive import ArchiveSource
 
@@ -36,7 +36,15 @@ def archive_as_bronze(spark: SparkSession, pipeline: Pipeline, into: Lakehouse) 
         limit = pipeline.batch.max_events
         decoding = decoding_of(spark, pipeline)
         capture = Capture(
-            spark, source, bronze, rules.naming, limit, seal=seal, archive_import=archive_import, decoding=decoding
+            spark,
+            source,
+            bronze,
+            rules.naming,
+            limit,
+            seal=seal,
+            archive_import=archive_import,
+            decoding=decoding,
+            landing=landing_of(spark, pipeline, rules),
         )
         while capture.step():
             pass

@@ -25,7 +25,15 @@ from ingest.lakehouse.bronze.window import BronzeWindow
 from ingest.lakehouse.catalog import Catalog
 from ingest.loop.capture import Capture
 from ingest.loop.merge import Merge
-from ingest.pipeline.composition import Progress, archive_import_of, bronze_of, decoding_of, layout_of, rules_of
+from ingest.pipeline.composition import (
+    Progress,
+    archive_import_of,
+    bronze_of,
+    decoding_of,
+    landing_of,
+    layout_of,
+    rules_of,
+)
 from ingest.pipeline.shredding import sealing_of
 from ingest.sources.archive import ArchiveSource
 from ingest.sources.contract import ChangelogSource
@@ -129,6 +137,7 @@ class Backfill:
                 seal=seal,
                 archive_import=archive_import,
                 decoding=decoding_of(spark, pipeline),
+                landing=landing_of(spark, pipeline, rules),
             )
         slice_events, writer = batch.merged_at_once, self.run.writer
         self._merging = partial(Merge, spark, pipeline.name, layout, rules, slice_events=slice_events, writer=writer)

@@ -13,6 +13,7 @@ from ingest.changelog.naming import Naming
 from ingest.errors import SourceRefused
 from ingest.lakehouse.bronze import Bronze, CaptureState
 from ingest.loop.import_files import ArchiveImport
+from ingest.loop.suppression.landing import Landing
 from ingest.sources.contract import ChangelogSource, OffsetRange, Offsets
 from ingest.spark.checkpoints import checkpoint_scope
 
@@ -32,11 +33,12 @@ class Capture:
         archive_import: ArchiveImport | None = None,
         merges: bool = False,
         decoding: RecordDecoding | None = None,
+        landing: Landing | None = None,
     ) -> None:
         """`limit`: most records per batch. `stops_at_new_topic`: stop where a captured topic was deleted and created
         anew. `seal`: encrypts events before they are stored. `archive_import`: imports what is archived in bronze's own
         form. `merges`: the batch is merged in this process next, so it is counted while it is written.
-        `decoding`: decodes records by the schemas of a registry."""
+        `decoding`: decodes records by the schemas of a registry. `landing`: empties events of erased subjects."""
         self._spark = spark
         self._source = source
         self._bronze = bronze
@@ -47,6 +49,7 @@ class Capture:
         self._archive_import = archive_import
         self._merges = merges
         self._decoding = decoding
+        self._landing = landing
         self.captured = bronze.resume()
         self.behind = 0
         """Number of offsets that waited at the source after the last batch."""
@@ -62,6 +65,7 @@ class Capture:
         Raises SourceRefused where a topic is not the one that was captured before."""
         if (
             self._archive_import is not None
+            and (self._landing is None or not self._landing.is_needed)
             and (imported := self._archive_import.step(self.captured, self._limit)) is not None
         ):
             self.captured, self.behind = imported.state, imported.behind
@@ -92,9 +96,14 @@ class Capture:
         if span.size <= self._bronze.tuning.small_slice_events:
             # Each of many topics has a few events: a file per core is enough.
             batch = batch.coalesce(self._spark.sparkContext.defaultParallelism)
-        counts = self._merges and BatchCounter.is_available(self._spark)
+        groups = None
+        if self._landing is not None:
+            batch, groups = self._landing.emptied(batch, self._bronze, state.batch, span.size)
+        counts = groups is None and self._merges and BatchCounter.is_available(self._spark)
         counter = BatchCounter(self._spark, self._bronze.tuning) if counts else None
         self._bronze.append(batch, state, counter)
+        if groups is not None and self._merges:
+            self._bronze.record_batch_stats(state.batch - 1, state.batch, [group.to_json() for group in groups])
 
     def _require_same(self, ids: Mapping[str, str]) -> None:
         """Raises SourceRefused where a topic was created anew: its offsets begin anew too, so its records would be

@@ -100,10 +100,9 @@ class Merge:
         self._quarantine = Quarantine(spark, lakehouse.quarantine, pipeline, rules.tuning)
         self._accounts = Accounts(spark, lakehouse.accounts, writer, rules.tuning)
         self.tables = TableMerge(spark, pipeline, lakehouse, rules, self._quarantine, writer, known_messages)
-        self._suppression = Suppression(
-            spark, pipeline, rules, self.tables.table_schemas, self.tables.table_state, self._quarantine
-        )
         history = HistoryFacts(spark, lakehouse.history_facts)
+        stored = (self.tables.table_schemas, self.tables.table_state, self._quarantine)
+        self._suppression = Suppression(spark, pipeline, rules, *stored, history, writer)
         self._summary = BronzeSummary(bronze, writer, history, rules.view)
         backfills = Backfills(spark, lakehouse.backfills, pipeline)
         others = OtherReaders(spark, pipeline, lakehouse, rules, bronze, backfills).captured

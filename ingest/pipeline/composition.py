@@ -30,6 +30,7 @@ from ingest.lakehouse.registered_schemas import RegisteredSchemas
 from ingest.loop.capture import Capture
 from ingest.loop.import_files import ArchiveImport
 from ingest.loop.merge import Merge
+from ingest.loop.suppression.landing import Landing
 from ingest.pipeline.shredding import sealing_of
 from ingest.shredding.owners import shredded_of
 from ingest.sources.captured import is_remote
@@ -169,6 +170,11 @@ def bronze_of(spark: SparkSession, pipeline: Pipeline) -> Bronze:
     return Bronze(spark, pipeline.layout.bronze(pipeline.name), rules.epochs, rules.names, rules.tuning)
 
 
+def landing_of(spark: SparkSession, pipeline: Pipeline, rules: Rules) -> Landing | None:
+    """Returns what empties events of erased subjects as they are captured. None for a pipeline without subjects."""
+    return Landing(spark, pipeline.name, pipeline.layout, rules) if rules.subjects.tables else None
+
+
 def archive_import_of(spark: SparkSession, pipeline: Pipeline, bronze: Bronze, rules: Rules) -> ArchiveImport | None:
     """Returns the import of archived objects into bronze as its data files. None if that isn't possible: a sink
     connector wrote them, bronze is in remote storage, or events have to be encrypted first."""
@@ -229,7 +235,17 @@ class Run:
             merges = "merge" in parts
             decoding = decoding_of(spark, pipeline)
             self._capture = Capture(
-                spark, captured_source, bronze, rules.naming, limit, stops, seal, archive_import, merges, decoding
+                spark,
+                captured_source,
+                bronze,
+                rules.naming,
+                limit,
+                stops,
+                seal,
+                archive_import,
+                merges,
+                decoding,
+                landing_of(spark, pipeline, rules),
             )
         if "merge" in parts:
             self._merge = Merge(spark, pipeline.name, pipeline.layout, rules, bronze, pipeline.batch.merged_at_once)

@@ -61,7 +61,8 @@ class Status:
     """`captured`, `merged`: the last capture batch in bronze and in silver. `quarantined`: code → events, with and
     without a table. `set_aside`: tables that can't be merged as they are, by name. `set_aside_by_backfills`: the same
     for each unfinished backfill, by its number. `lag`: None if the source was not asked. `ledger`: of erasures; None if
-    the file has no `privacy`."""
+    the file has no `privacy`. `emptied`: number of events of erased subjects that bronze holds without their
+    content."""
 
     pipeline: str
     captured: int
@@ -75,6 +76,7 @@ class Status:
     set_aside_by_backfills: dict[int, dict[str, SetAside]]
     lag: SourceLag | None = None
     ledger: LedgerReport | None = None
+    emptied: int = 0
 
     @property
     def waiting(self) -> int:
@@ -100,6 +102,7 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
         of_table[row["table"]] = of_table.get(row["table"], 0) + row["count"]
     catalog = Catalog(spark, lakehouse.tables)
     entries = catalog.entries(pipeline)
+    ledger = None if source is None else ledger_report(spark, source)
     return Status(
         pipeline=pipeline,
         captured=bronze_counts[0] or 0,
@@ -114,8 +117,15 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
         set_aside=dict(sorted(accounts.set_aside().items())),
         set_aside_by_backfills=_set_aside_by_backfills(spark, pipeline, lakehouse),
         lag=None if source is None else lag_of(bronze, source, merged),
-        ledger=None if source is None else ledger_report(spark, source),
+        ledger=ledger,
+        emptied=_emptied(spark, pipeline, lakehouse) if ledger is not None and ledger.requests else 0,
     )
+
+
+def _emptied(spark: SparkSession, pipeline: str, lakehouse: Lakehouse) -> int:
+    backfills = Backfills(spark, lakehouse.backfills, pipeline).all()
+    paths = [lakehouse.bronze(pipeline), *(lakehouse.backfilled(pipeline, one.number) for one in backfills)]
+    return sum(Bronze(spark, path).emptied().count() for path in paths)
 
 
 def _set_aside_by_backfills(spark: SparkSession, pipeline: str, lakehouse: Lakehouse) -> dict[int, dict[str, SetAside]]:

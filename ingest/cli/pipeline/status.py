@@ -94,6 +94,7 @@ def _lines(found: Status) -> list[tuple[str, str]]:
             lines.append(("assumed", f"{text} may have another value at the source → {remedy}"))
     if found.ledger is not None and (found.ledger.entries or found.ledger.faults):
         lines.append(("erasures", _ledger_text(found.ledger)))
+        lines.append(("erased events", f"{count_text(found.emptied, 'event')} in bronze without content"))
     shown = found.schema_changes[:_CHANGES_SHOWN]
     lines += [("schema change", f"{c.at:%Y-%m-%d %H:%M:%S} UTC, {c.table}: {c.change}") for c in shown]
     if len(found.schema_changes) > len(shown):

@@ -19,10 +19,13 @@ from ingest.batches.rules import Rules
 from ingest.batches.schemas import Schemas
 from ingest.batches.table_batch import TableBatch
 from ingest.changelog.change import EVENT_ID
+from ingest.changelog.envelope import TOMBSTONE
 from ingest.errors import ConfigError, LedgerIncomplete
+from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.suppression.event_references import GROUP, TOMBSTONE_KEYS, TOMBSTONES, batch_key_references
 from ingest.loop.suppression.late_children import LateChildren
+from ingest.loop.suppression.reach import Reach, reach_of
 from ingest.loop.table_faults import FAULTS
 from ingest.loop.table_schemas import TableSchemas
 from ingest.reconcile import TableState
@@ -39,6 +42,8 @@ _REASON = (
     "known then, and its source gives no position"
 )
 _ID = ["topic", "partition", "offset"]
+_LATE_CHILDREN = "late children"
+"""The history fact: through which entry of the ledger late children were removed."""
 
 
 class Suppression:
@@ -53,17 +58,22 @@ class Suppression:
         table_schemas: TableSchemas,
         table_state: Callable[[str], TableState],
         quarantine: Quarantine,
+        history: HistoryFacts | None = None,
+        writer: str = "",
     ) -> None:
+        """`history`, `writer`: where a merge remembers under which name for which keys it has removed late children."""
         self._spark = spark
         self._pipeline = pipeline
         self._rules = rules
         self._table_schemas = table_schemas
         self._table_state = table_state
         self._quarantine = quarantine
-        self._found_keys: list[DataFrame] = []
-        self._is_first_slice = True
-        self._ledger_version = -1
+        self._history = history
+        self._writer = writer
+        self._children_through: int | None = None
+        self._children_version = self._ledger_version = -1
         self._cutoffs: dict[str, Cutoff] = {}
+        self._reach: dict[str, Reach] = {}
         self._key_versions: set[int] = set()
 
     @cached_property
@@ -86,7 +96,7 @@ class Suppression:
     ) -> list[TableBatch]:
         """Returns the batches of a slice, given in any order, without the events to suppress. Rows of their late
         children are removed. `failed`: takes a table and its error, or raises it; that batch is returned whole."""
-        if self._ledger is None or not self._has_requests(self._ledger):
+        if self._ledger is None or not self.has_requests:
             return list(batches)
         by_table = {batch.table: batch for batch in batches}
         for table in self._rules.subjects.tables:
@@ -95,19 +105,13 @@ class Suppression:
                     by_table[table] = self._without_suppressed(self._ledger, by_table[table], schemas)
                 except FAULTS as error:
                     failed(table, error)
-        if self._found_keys:
-            keys, self._found_keys = reduce(DataFrame.unionByName, self._found_keys), []
-            late_children = LateChildren(
-                self._ledger, self._keys, self._rules.subjects, self._cutoffs, self._table_state, self._rules.masks
-            )
-            late_children.remove(self._table_schemas.entries, checkpoint(keys.distinct()))
-            self._is_first_slice = False
+        self._remove_late_children(self._ledger)
         return list(by_table.values())
 
     def events_before_cutoff(self, batches: Sequence[TableBatch], schemas: Schemas) -> list[DataFrame]:
         """Returns `EVENT_ID`, `request`, `table` and `TOMBSTONE_KEYS` of the events of these batches that are to be
         suppressed. Records their keys in the ledger."""
-        if self._ledger is None or not self._has_requests(self._ledger):
+        if self._ledger is None or not self.has_requests:
             return []
         by_table = {batch.table: batch for batch in batches}
         tables = [t for t in self._rules.subjects.tables if t in by_table and self._may_reach_cutoff(by_table[t])]
@@ -118,41 +122,64 @@ class Suppression:
             if flagged is not None
         ]
 
-    def _has_requests(self, ledger: Ledger) -> bool:
-        """Returns whether the ledger holds any request now. Reads the cutoffs of new ones, and checks their keys."""
-        version = ledger.version()
+    @property
+    def has_requests(self) -> bool:
+        """Returns whether the ledger holds any request now. Reads the cutoffs of new ones, and checks their keys.
+
+        Raises LedgerIncomplete if the ledger has become older."""
+        if self._ledger is None:
+            return False
+        version = self._ledger.version()
         if version < self._ledger_version:
             raise LedgerIncomplete(
                 f"the ledger of erasures of {self._pipeline} was removed or rolled back during this run",
                 f"bring it back from its copy: ingest ledger restore {self._pipeline}",
             )
         if version > self._ledger_version:
-            requests = [e for e in ledger.entries() if e.kind == REQUESTED]
+            requests = [e for e in self._ledger.entries() if e.kind == REQUESTED]
             for entry in requests:
                 if entry.key_version is not None and entry.key_check is not None:
                     self._keys.require(entry.key_version, entry.key_check)
                     self._key_versions.add(entry.key_version)
-            self._cutoffs, self._ledger_version = cutoffs(requests), version
+            self._cutoffs, self._reach, self._ledger_version = cutoffs(requests), {}, version
         return bool(self._cutoffs)
 
-    def _may_reach_cutoff(self, batch: TableBatch) -> bool:
-        """Returns whether any event of the batch may stand at or below a cutoff, according to its statistics."""
-        return batch.tombstones is not None or any(
-            self._group_may_reach(group, cutoff, batch.table)
-            for group in batch.groups
-            for cutoff in self._cutoffs.values()
-            if group.kind == CHANGE
-        )
+    def may_suppress(self, groups: Sequence[Group]) -> bool:
+        """Returns whether any event of these groups may stand at or below a cutoff, according to its statistics."""
+        subject_tables = {*self._rules.subjects.tables}
+        of_subjects = (g for g in groups if g.kind == TOMBSTONE or (g.kind == CHANGE and g.table in subject_tables))
+        return any(self._reach_of(group.table or "").covers(group) for group in of_subjects)
 
-    @staticmethod
-    def _group_may_reach(group: Group, cutoff: Cutoff, table: str) -> bool:
-        lowest, last = group.first[2], cutoff.position(table)
-        ends = [cutoff.offsets.get(topic, {}).get(partition) for topic, partition in group.partitions]
-        if any(end is not None and lowest < end for end in ends):
-            return True
-        if last is not None and group.has_positions:
-            return group.first_position[:5] <= last[:5]
-        return None in ends
+    def _may_reach_cutoff(self, batch: TableBatch) -> bool:
+        changes = (group for group in batch.groups if group.kind == CHANGE)
+        return batch.tombstones is not None or any(map(self._reach_of(batch.table).covers, changes))
+
+    def _reach_of(self, table: str) -> Reach:
+        if table not in self._reach:
+            self._reach[table] = reach_of(self._cutoffs.values(), table)
+        return self._reach[table]
+
+    def _remove_late_children(self, ledger: Ledger) -> None:
+        """Removes rows that arrived before the rows that link them to a subject, of all keys that the ledger got since
+        this was done last: from this merge, or from a capture that has stored the events without their content."""
+        version = ledger.version()
+        if self._history is None or version == self._children_version:
+            return
+        if self._children_through is None:
+            known = self._history.load(self._writer, _LATE_CHILDREN, "")
+            self._children_through = 0 if known is None else known.through_batch
+        entries = ledger.entries_after(self._children_through)
+        numbers = [entry.number for entry in entries if entry.kind == FOUND]
+        if numbers:
+            keys = ledger.keys_by_entry(self._children_through).where(F.col("number").isin(numbers))
+            late_children = LateChildren(
+                ledger, self._keys, self._rules.subjects, self._cutoffs, self._table_state, self._rules.masks
+            )
+            late_children.remove(self._table_schemas.entries, checkpoint(keys.select(*KEYS.names).distinct()))
+            # What it finds itself it has also removed.
+            self._children_through = ledger.last_number()
+            self._history.store(self._writer, _LATE_CHILDREN, "", HistoryFact(self._children_through, {}))
+        self._children_version = ledger.version()
 
     def _without_suppressed(self, ledger: Ledger, batch: TableBatch, schemas: Schemas) -> TableBatch:
         flagged = self._flagged_events(ledger, batch, schemas)
@@ -189,7 +216,10 @@ class Suppression:
                 hashes = F.broadcast(rows.select(F.explode(REFERENCES).alias(KEY_HASH)).distinct())
                 of_version = ledger_keys.where(F.col("key_version") == version)
                 known = checkpoint(of_version.join(hashes, KEY_HASH, "left_semi"))
-                hits = with_cutoff_flags(rows_referencing(rows, F.broadcast(known)), self._cutoffs, table)
+                # Not the cutoffs of all requests: there may be far more than events here.
+                named = {row["request"] for row in known.select("request").distinct().collect()}
+                cutoffs_here = {request: self._cutoffs[request] for request in named & self._cutoffs.keys()}
+                hits = with_cutoff_flags(rows_referencing(rows, F.broadcast(known)), cutoffs_here, table)
                 flagged = checkpoint(hits.where(F.col(BEFORE_CUTOFF) | F.col(UNDECIDED)))
                 found.append(flagged)
                 own_keys = flagged.where(BEFORE_CUTOFF).select("request", F.explode(OWN_KEYS).alias(KEY_HASH))
@@ -198,11 +228,7 @@ class Suppression:
                 new = own_keys.join(known, ["request", KEY_HASH], "left_anti").select("request", KEY_HASH, *origin)
                 new = checkpoint(new)
                 requests = [r["request"] for r in new.select("request").distinct().collect()]  # of a batch
-                if self._is_first_slice:
-                    # A run may have died after it recorded these keys, and before it looked for their children.
-                    self._found_keys.append(own_keys.select("request", origin[0], KEY_HASH, origin[1]))
                 if requests:
-                    self._found_keys.append(new.select(*KEYS.names))
                     ledger.append([LedgerEntry(FOUND, r, table=table) for r in sorted(requests)], new)
                     break
             else:
