@@ -10,6 +10,7 @@ from ingest.config import Pipeline
 from ingest.proof.canaries import check_canaries
 from ingest.proof.scan import Bucket, Folder, Place, Report, SearchTerm, scan_places
 from ingest.proof.scan.report import PlaceScan, build_report
+from ingest.proof.scan.table_columns import TableColumns, table_columns
 
 _S3A = "spark.hadoop.fs.s3a."
 _CLIENT_OPTIONS = {
@@ -22,12 +23,27 @@ _CLIENT_OPTIONS = {
 
 
 def scan_with_canaries(
-    places: Sequence[Place], terms: Sequence[SearchTerm], left_out: Iterable[PlaceScan] = ()
+    places: Sequence[Place],
+    terms: Sequence[SearchTerm],
+    left_out: Iterable[PlaceScan] = (),
+    tables: Sequence[str] = (),
 ) -> Report:
-    """Scans the places and checks the canaries. `left_out`: known places that are not scanned, with the reason. Raises
-    IngestError if canaries can't be written to a bucket."""
-    checks = check_canaries(places)
-    return build_report(terms, [*scan_places(places, terms), *left_out], checks)
+    """Scans the places and checks the canaries. `left_out`: known places that are not scanned, with the reason.
+    `tables`: all that are known. Raises IngestError if canaries can't be written to a bucket."""
+    checks = check_canaries(places, terms)
+    return build_report(terms, [*scan_places(places, terms, tables=tables), *left_out], checks)
+
+
+def known_columns(pipeline: Pipeline) -> TableColumns:
+    """Returns the tables and columns that search terms may name."""
+    configured = {}
+    for table, settings in pipeline.tables.items():
+        subject = settings.subject
+        through = (*(subject.through or ()), *([subject.key] if subject.key else ())) if subject is not None else ()
+        names = (*settings.personal, *settings.columns, *settings.rename, *settings.rename.values())
+        renames = (*settings.renames, *settings.renames.values())
+        configured[table] = [*names, *renames, *(settings.primary_key or ()), *through]
+    return table_columns(configured, _place(pipeline.lakehouse, pipeline))
 
 
 def places_of(pipeline: Pipeline) -> tuple[list[Place], list[PlaceScan]]:

@@ -17,7 +17,7 @@ from ingest.failures.conversion import converting_errors
 from ingest.proof.certificate import Verdict, issue_certificate, verify_certificate
 from ingest.proof.certificate.keys import make_key_pair, public_key, signing_key
 from ingest.proof.scan import Folder
-from ingest.proof.search import places_of, scan_with_canaries
+from ingest.proof.search import known_columns, places_of, scan_with_canaries
 from ingest.spark.session import running
 
 EXIT_ALTERED = 1
@@ -64,13 +64,15 @@ def issue(
     """
     del debug
     loaded = load(pipeline)
-    terms = read_search_terms(needle_file)
+    known = known_columns(loaded)
+    terms = known.resolved(read_search_terms(needle_file))
     places, left_out = places_of(loaded)
     places += [Folder(path.expanduser().absolute()) for path in folder or ()]
     signer = signing_key(key, [place.path for place in places if isinstance(place, Folder)])
     with running(f"ingest certificate {loaded.name}", loaded.session) as spark, converting_errors(loaded):
         erasure = erasure_of(spark, loaded, request)
-    certificate = issue_certificate(erasure, scan_with_canaries(places, terms, left_out), signer, datetime.now(UTC))
+    report = scan_with_canaries(places, terms, left_out, [*known.columns])
+    certificate = issue_certificate(erasure, report, signer, datetime.now(UTC))
     out.mkdir(parents=True, exist_ok=True)
     for file in certificate.write(out, f"erasure-{request}"):
         typer.echo(str(file))

@@ -17,7 +17,7 @@ from ingest.config import load
 from ingest.errors import ProofFailed
 from ingest.proof.scan import Folder, Report, SearchTerm
 from ingest.proof.scan.search_terms import parse_search_terms
-from ingest.proof.search import places_of, scan_with_canaries
+from ingest.proof.search import known_columns, places_of, scan_with_canaries
 
 EXIT_FOUND = 1
 _SHOWN = 100
@@ -47,10 +47,11 @@ def scan(
     """
     del debug
     loaded = load(pipeline)
-    terms = read_search_terms(needle_file)
+    known = known_columns(loaded)
+    terms = known.resolved(read_search_terms(needle_file))
     places, left_out = places_of(loaded)
     places += [Folder(path.expanduser().absolute()) for path in folder or ()]
-    report = scan_with_canaries(places, terms, left_out)
+    report = scan_with_canaries(places, terms, left_out, [*known.columns])
     if as_json:
         typer.echo(json.dumps(asdict(report), ensure_ascii=False))
     else:

@@ -11,19 +11,21 @@ from pathlib import Path
 from ingest.proof.canaries.canary import Canary
 from ingest.proof.canaries.canary_bucket import CanaryBucket
 from ingest.proof.canaries.canary_encodings import canaries, number_canary
+from ingest.proof.canaries.column_canaries import check_columns
 from ingest.proof.canaries.formats import CanaryFile, canary_files
 from ingest.proof.scan import Bucket, Place, scan_places
 from ingest.proof.scan.places import Folder
 from ingest.proof.scan.report import CanaryCheck, Finding, PlaceScan
+from ingest.proof.scan.search_terms import SearchTerm
 
 _MAX_NAME = 200
 
 
-def check_canaries(places: Sequence[Place]) -> tuple[CanaryCheck, ...]:
-    """Scans canary files in a temporary folder and canary objects in each bucket of `places`. Returns a check per
-    place and format. Raises IngestError if a bucket can't be written."""
+def check_canaries(places: Sequence[Place], terms: Sequence[SearchTerm] = ()) -> tuple[CanaryCheck, ...]:
+    """Scans canary files in a temporary folder and canary objects in each bucket of `places`, and canaries in the
+    columns of `terms`. Returns a check per place and format. Raises IngestError if a bucket can't be written."""
     markers, number = canaries(), number_canary()
-    checks = list(_in_folder(markers, number))
+    checks = [*_in_folder(markers, number), *check_columns(terms)]
     for place in places:
         if isinstance(place, Bucket):
             checks += _in_bucket(place, markers, number)

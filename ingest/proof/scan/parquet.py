@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ingest.proof.scan.columns import leaves
@@ -27,6 +28,8 @@ _CODECS = {
     "ZSTD": "zstd",
     "LZ4_RAW": "lz4_raw",
 }
+_OWNERS = ("source_table", "table")
+"""Columns with the name of a row's table: of bronze and the archive, and of quarantine."""
 _TEXT = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _STORED = {"INT32": pa.int32(), "INT64": pa.int64()}
@@ -35,10 +38,12 @@ _NUMBERS = {"INT32": "<i4", "INT64": "<i8", "FLOAT": "<f4", "DOUBLE": "<f8"}
 
 @dataclass(frozen=True)
 class DecodedColumn:
-    """Decoded values in one part of the file."""
+    """Decoded values in one part of the file. `table`: the table whose rows they may be of, for a part that was asked
+    for by tables; empty for all rows."""
 
     part: str
     leaf: Leaf
+    table: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,20 @@ class Undecoded:
     why: str
 
 
-def decode_parquet(file: BinaryIO) -> Iterator[DecodedColumn | DecodedPage | Undecoded]:
-    """Yields everything that the bytes of the file don't show. Raises Unreadable if the footer can't be read."""
+def owner_column(file: BinaryIO) -> str | None:
+    """Returns the column that has the table of each row, of events of several tables; None if there is none."""
+    try:
+        names = pq.ParquetFile(pa.PythonFile(file, "r")).schema_arrow.names
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    return next((name for name in _OWNERS if name in names), None)
+
+
+def decode_parquet(
+    file: BinaryIO, tables: Sequence[str] = (), known: Sequence[str] = ()
+) -> Iterator[DecodedColumn | DecodedPage | Undecoded]:
+    """Yields everything that the bytes of the file don't show, and for each of `tables` once more the values in rows
+    that are not of another of the `known` ones. Raises Unreadable if the footer can't be read."""
     try:
         opened = pq.ParquetFile(pa.PythonFile(file, "r"))
     except (pa.ArrowException, OSError, ValueError) as failure:
@@ -66,7 +83,7 @@ def decode_parquet(file: BinaryIO) -> Iterator[DecodedColumn | DecodedPage | Und
     for group in range(opened.metadata.num_row_groups):
         yield from _footer(opened, group)
         yield from _dictionaries(opened, file, group)
-        yield from _columns(opened, group)
+        yield from _columns(opened, group, tables, known)
 
 
 def _footer(opened: pq.ParquetFile, group: int) -> Iterator[DecodedColumn | Undecoded]:
@@ -114,25 +131,38 @@ def _logical_type(opened: pq.ParquetFile, number: int) -> Mapping[str, Any]:
     return logical_type
 
 
-def _columns(opened: pq.ParquetFile, group: int) -> Iterator[DecodedColumn | Undecoded]:
+def _columns(
+    opened: pq.ParquetFile, group: int, tables: Sequence[str] = (), known: Sequence[str] = ()
+) -> Iterator[DecodedColumn | Undecoded]:
     row_group = opened.metadata.row_group(group)
     if not row_group.num_rows:
         return
     rows = max(1, min(_MAX_ROWS, _BATCH_BYTES * row_group.num_rows // max(1, row_group.total_byte_size)))
+    owner = [one for one in _OWNERS if one in opened.schema_arrow.names][:1] if tables else []
     for name in dict.fromkeys(opened.schema_arrow.names):
         part = f"row group {group}, column "
         was_read = False
         try:
-            for batch in opened.iter_batches(rows, row_groups=[group], columns=[name], use_threads=False):
+            for batch in opened.iter_batches(rows, row_groups=[group], columns=[name, *owner], use_threads=False):
                 for column_name, values in zip(batch.schema.names, batch.columns, strict=True):
                     if column_name == name:
                         was_read = True
                         yield from (DecodedColumn(part + ".".join(one.path), one) for one in leaves((name,), values))
+                        for table in tables:
+                            of_table = values.filter(_may_be_of(batch.column(owner[0]), table, known))
+                            for one in leaves((name,), of_table):
+                                yield DecodedColumn(part + ".".join(one.path), one, table)
         except (pa.ArrowException, OSError, ValueError, NotImplementedError) as failure:
             yield Undecoded(part + name, f"it can't be decoded ({type(failure).__name__})")
         else:
             if not was_read:
                 yield Undecoded(part + name, "no reader can ask for it by its name")
+
+
+def _may_be_of(owners: pa.Array, table: str, known: Sequence[str]) -> pa.Array:
+    """Returns True for rows of the table and for those whose table is not known."""
+    others = pa.array([other for other in known if other != table], pa.large_string())
+    return pc.invert(pc.is_in(owners.cast(pa.large_string()), others))
 
 
 def _dictionaries(

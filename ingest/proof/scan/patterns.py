@@ -173,7 +173,7 @@ def after_column(columns: Sequence[str]) -> re.Pattern[bytes]:
     """Returns a pattern that ends where a value of one of these columns begins: after its JSON key, also in an array or
     in a field of an object that stands for the value, after `column =`, and within `column IN (…)`, as Spark prints
     expressions with their ids."""
-    names = b"|".join(re.escape(c.encode()) for c in columns)
+    names = b"|".join(one for c in columns for one in _names(c))
     column = rb"(?<![\w\x80-\xff])(?:" + names + rb")"
     compared = column + rb"`?(?:#\d+L?)?\s*"
     quote = rb"(?:\\*['\"])?(?:\\+x)?$"
@@ -182,6 +182,13 @@ def after_column(columns: Sequence[str]) -> re.Pattern[bytes]:
     equal = compared + rb"(?:<=>|==?)\s*" + quote
     listed = compared + rb"IN(?:SET)?\s*\(?[^()]{0,900}(?<=[(,\s])" + quote
     return re.compile(rb"(?:" + json_key + rb")|(?:" + equal + rb")|(?:" + listed + rb")", re.IGNORECASE)
+
+
+def _names(column: str) -> Iterator[bytes]:
+    """Yields a column's name, and that of a field of a struct as JSON nests it."""
+    yield re.escape(column.encode())
+    if "." in column:
+        yield rb"\\*\"\s*:\s*\{(?:[^{}]{0,900},)?\s*\\*\"".join(re.escape(part.encode()) for part in column.split("."))
 
 
 def _utf8(text: str) -> bytes:

@@ -16,10 +16,10 @@ from ingest.proof.scan.columns import matches_in
 from ingest.proof.scan.compressed import COMPRESSED, DAMAGE, PIECE, decompressed
 from ingest.proof.scan.kafka_segment import compressed_batches
 from ingest.proof.scan.kinds import HEAD, kind_of
-from ingest.proof.scan.parquet import DecodedColumn, DecodedPage, Undecoded, decode_parquet
+from ingest.proof.scan.parquet import DecodedColumn, DecodedPage, Undecoded, decode_parquet, owner_column
 from ingest.proof.scan.places import PlaceEntry, Unreadable
 from ingest.proof.scan.report import PlaceScan
-from ingest.proof.scan.search import PatternSearch
+from ingest.proof.scan.search_by_table import SearchByTable
 
 _MAX_DEPTH = 4
 _IN_MEMORY = 32 << 20
@@ -33,11 +33,13 @@ _RAW_ONLY = {
 class EntryScan:
     """The scan of one entry of a place."""
 
-    def __init__(self, patterns: PatternSearch, place: str, entry: PlaceEntry) -> None:
-        self._patterns = patterns
+    def __init__(self, searches: SearchByTable, place: str, entry: PlaceEntry) -> None:
+        self._searches = searches
+        self._patterns = searches.of_file(entry.name)
         self._entry = entry
-        self._file = patterns.mask(entry.name)
+        self._file = searches.whole.mask(entry.name)
         self._kind = "unknown"
+        self._owner: str | None = None
         self._result = PlaceScan(place)
 
     def run(self) -> PlaceScan:
@@ -68,8 +70,17 @@ class EntryScan:
         head = file.read(HEAD)
         self._kind = kind_of(name, head)
         self._result.files[self._kind] += 1
+        self._owner = owner_column(file) if self._kind == "parquet" and self._is_of_any_table else None
+        if self._owner is not None:
+            # Only the rows tell whose values they are, and all of them are decoded.
+            self._patterns = self._searches.general
+        file.seek(HEAD)
         self._search_in("its bytes", chain([head], _pieces(file)), self._result.bytes, self._kind)
         self._decode(self._kind, name, file, "", 0)
+
+    @property
+    def _is_of_any_table(self) -> bool:
+        return bool(self._searches.searched) and self._patterns is self._searches.whole
 
     def _decode(self, kind: str, name: str, file: BinaryIO, within: str, depth: int) -> None:
         """Scans decoded content that the bytes of `file` don't show. `within`: prefix that names the containers it was
@@ -110,7 +121,7 @@ class EntryScan:
         except (zipfile.BadZipFile, ValueError) as failure:
             raise Unreadable(f"{within}it is no whole zip file ({type(failure).__name__})") from failure
         for info in archive.infolist():
-            part = f"{within}zip, {self._patterns.mask(info.filename)}: "
+            part = f"{within}zip, {self._searches.whole.mask(info.filename)}: "
             self._search_in(part + "its name", [info.filename.encode(), info.comment], self._result.decoded, self._kind)
             try:
                 with archive.open(info) as member:
@@ -127,8 +138,8 @@ class EntryScan:
                 self._note_unread(f"{within}the batch at byte {batch.begin}: {failure}")
 
     def _scan_parquet(self, file: BinaryIO, within: str) -> None:
-        for part_content in decode_parquet(file):
-            part = within + self._patterns.mask(part_content.part)
+        for part_content in decode_parquet(file, *self._by_table(within)):
+            part = within + self._searches.whole.mask(part_content.part)
             if isinstance(part_content, Undecoded):
                 self._note_unread(f"{part}: {part_content.why}")
             elif isinstance(part_content, DecodedPage):
@@ -136,13 +147,18 @@ class EntryScan:
             else:
                 self._scan_column(part_content, part)
 
+    def _by_table(self, within: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Returns the tables by which rows are searched, and all that are known."""
+        return (self._searches.searched, self._searches.known) if self._owner and not within else ((), ())
+
     def _scan_column(self, column: DecodedColumn, part: str) -> None:
         def note(why: str) -> None:
             self._note_unread(f"{part}: {why}")
 
         self._result.decoded[self._kind] += column.leaf.values.nbytes
         try:
-            for label, encoding, count in matches_in(self._patterns, column.leaf, note):
+            search = self._searches.of_table[column.table] if column.table else self._patterns
+            for label, encoding, count in matches_in(search, column.leaf, note):
                 self._result.add_finding(self._file, part, label, encoding, None, count)
         except pa.ArrowException as failure:
             self._note_unread(f"{part}: its values can't be compared ({type(failure).__name__})")

@@ -136,7 +136,7 @@ def build_report(terms: Iterable[SearchTerm], places: Iterable[PlaceScan], canar
     """Returns the report over the scans of all places."""
     scans, searched = list(places), list(terms)
     return Report(
-        tuple(dict.fromkeys(SearchTermLabel(n.label, n.columns, n.value_type) for n in searched)),
+        tuple(dict.fromkeys(SearchTermLabel(n.label, _columns(n), n.value_type) for n in searched)),
         tuple(p.place for p in scans),
         tuple(kind for p in scans for kind in p.read()),
         tuple(sorted((f for p in scans for f in p.findings.values()), key=_by_place)),
@@ -144,6 +144,10 @@ def build_report(terms: Iterable[SearchTerm], places: Iterable[PlaceScan], canar
         tuple(canaries),
         tuple(dict.fromkeys(one for term in searched for one in _undecided(term))),
     )
+
+
+def _columns(term: SearchTerm) -> tuple[str, ...]:
+    return tuple(f"{term.table}.{column}" for column in term.columns) if term.table else term.columns
 
 
 def _undecided(term: SearchTerm) -> Iterator[NotDecided]:

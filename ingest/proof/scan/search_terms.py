@@ -24,7 +24,7 @@ _FIELDS = {"value", "columns", "type"}
 @dataclass(frozen=True)
 class SearchTerm:
     """`columns`: if given, the value counts only as a whole value of these columns or JSON keys. `type`: if None, that
-    in which the value is written.
+    in which the value is written. `table`: the only table whose columns they are; empty for columns of any.
 
     Raises ConfigError, without showing a value, if the value is unspecific, none of its type, or in the label."""
 
@@ -32,6 +32,7 @@ class SearchTerm:
     value: str = field(repr=False)
     columns: tuple[str, ...] = ()
     type: ValueType | None = None
+    table: str = ""
 
     def __post_init__(self) -> None:
         if not self.label.strip() or not self.value or not all(self.columns):
