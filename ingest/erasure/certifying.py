@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
-from ingest.erasure.places import OLD_FILES
+from ingest.erasure.old_life import last_suppressed_at, uncaptured_partitions
+from ingest.erasure.places import ARCHIVE, OLD_FILES
 from ingest.erasure.places.register import delta_places, used_places
 from ingest.erasure.removal import subject_tables_set_aside
 from ingest.errors import ConfigError, ProofFailed
@@ -18,7 +20,7 @@ from ingest.suppression.ledger import REQUESTED, STATE, Ledger, LedgerEntry, las
 
 def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure:
     """Returns the facts of a completed request. Raises ConfigError if there is no such request, and ProofFailed if the
-    ledger was altered or the removal is incomplete."""
+    ledger was altered, records up to the cutoff were not captured, or the removal is incomplete."""
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     for fault in ledger.verify():
         raise ProofFailed(
@@ -31,7 +33,14 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
         raise ConfigError(
             f"pipeline {pipeline.name} has no request {request}", "`ingest erase` prints the id of each request"
         )
-    _require_done(pipeline, request_entry, entries)
+    cutoff = Cutoff.from_json(request_entry.cut_off)
+    if waiting := uncaptured_partitions(spark, pipeline, cutoff):
+        raise ProofFailed(
+            f"request {request} is not done: records up to its cutoff were not captured yet ({'; '.join(waiting)})",
+            f"`ingest run {pipeline.name}`, then `ingest erase {pipeline.name}`; if a topic was created again since, "
+            "request the erasure again",
+        )
+    _require_done(pipeline, request_entry, entries, last_suppressed_at(spark, pipeline))
     if set_aside := subject_tables_set_aside(spark, pipeline):
         raise ProofFailed(
             f"request {request} is not done: {', '.join(set_aside)} is set aside, so the subjects of its waiting "
@@ -41,12 +50,14 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
     return Erasure(
         request,
         request_entry.key_hash,
-        dict(_cutoffs_as_text(Cutoff.from_json(request_entry.cut_off))),
+        dict(_cutoffs_as_text(cutoff)),
         entries[-1].hash,
     )
 
 
-def _require_done(pipeline: Pipeline, request_entry: LedgerEntry, entries: Sequence[LedgerEntry]) -> None:
+def _require_done(
+    pipeline: Pipeline, request_entry: LedgerEntry, entries: Sequence[LedgerEntry], suppressed_at: datetime | None
+) -> None:
     states = [e for e in entries if e.kind == STATE and (e.upto or 0) >= request_entry.number]
     missing = [p.name for p in used_places(pipeline) if not any(e.place == p.name for e in states)]
     old_files_removed = last_state_number(states, OLD_FILES)
@@ -57,6 +68,21 @@ def _require_done(pipeline: Pipeline, request_entry: LedgerEntry, entries: Seque
             f"request {request_entry.request} is not done: nothing was removed yet from {', '.join(missing)}",
             f"`ingest erase {pipeline.name}` continues it, and says when old files may be removed",
         )
+
+    if suppressed_at is not None and (before := unvisited_places(pipeline, states, suppressed_at)):
+        raise ProofFailed(
+            f"request {request_entry.request} is not done: events of erased lives arrived after the last removal from "
+            f"{', '.join(before)}",
+            f"`ingest erase {pipeline.name}` visits these places again",
+        )
+
+
+def unvisited_places(pipeline: Pipeline, states: Sequence[LedgerEntry], since: datetime) -> list[str]:
+    """Returns the places from which nothing was removed after `since`."""
+    visited = {e.place for e in states if e.at > since}
+    # Other places aren't recorded in every visit.
+    holding = delta_places() | {ARCHIVE}
+    return [p.name for p in used_places(pipeline) if p.name in holding and p.name not in visited]
 
 
 def _cutoffs_as_text(cutoff: Cutoff) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
 from ingest.erasure.context import ErasureContext
+from ingest.erasure.old_life import last_suppressed_at
 from ingest.erasure.places.place import Record, Removed
 from ingest.erasure.places.register import delta_folders, delta_places, used_places
 from ingest.erasure.removal_run import RemovalRun
@@ -65,12 +66,13 @@ class Removal:
         requests = [e for e in entries if e.kind == REQUESTED]
         if not requests:
             return RemovalOutcome()
+        arrived_at = last_suppressed_at(self._context.spark, self._pipeline)
         run = RemovalRun(self._context, cutoffs(requests), self._keep_hours, delta_places(), self._delta_folders)
         taken: dict[str, Mapping[str, int]] = {}
         remain_until: datetime | None = None
         for place in used_places(self._pipeline):
             removed = place.remove(run)
-            self._record(entries, place.name, requests[-1].number, removed)
+            self._record(entries, place.name, requests[-1].number, removed, arrived_at)
             if removed.counts is not None:
                 taken[place.name] = removed.counts
                 on_place_done(place.name, removed.counts)
@@ -84,11 +86,21 @@ class Removal:
             )
         return RemovalOutcome(len(requests), taken, remain_until)
 
-    def _record(self, entries: Sequence[LedgerEntry], place: str, through_entry: int, removed: Removed) -> None:
-        """Appends the place's state to the ledger, if the removal asks for it. `entries`: those before this run."""
+    def _record(
+        self,
+        entries: Sequence[LedgerEntry],
+        place: str,
+        through_entry: int,
+        removed: Removed,
+        arrived_at: datetime | None,
+    ) -> None:
+        """Appends the place's state to the ledger, if the removal asks for it. `entries`: those before this run.
+        `arrived_at`: when events of erased lives were last met before it."""
         counts = removed.counts or {}
-        recorded_through = max((e.upto or 0 for e in entries if e.kind == STATE and e.place == place), default=0)
-        is_new = recorded_through < through_entry or any(counts.values())
+        states = [e for e in entries if e.kind == STATE and e.place == place]
+        recorded_through = max((e.upto or 0 for e in states), default=0)
+        is_first_since = arrived_at is not None and all(e.at <= arrived_at for e in states)
+        is_new = recorded_through < through_entry or any(counts.values()) or is_first_since
         if removed.record is Record.ALWAYS or (removed.record is Record.UNLESS_REPEATED and is_new):
             evidence = _hash(counts) if removed.record is Record.UNLESS_REPEATED else None
             entry = LedgerEntry(STATE, "", place=place, state=REMOVED, upto=through_entry, evidence=evidence)
