@@ -59,6 +59,7 @@ def test_certificate_describes_the_erasure(certificate: Certificate) -> None:
     assert problem["cut_offs"] == {"shop": "0/16B3748 <&>"}
     assert problem["issued_at"] == "2026-03-01T12:00:00+00:00"
     assert problem["residues"] == []
+    assert problem["searched"] == "by the officer's values only"
     assert problem["not_scanned"] == [{"place": "Kafka at broker:9092", "file": "", "why": "topics lie elsewhere"}]
     assert problem["places"] == ["/data/lakehouse", "s3://bucket/<changelogs>"]
     assert problem["read"][0]["files"] == 12

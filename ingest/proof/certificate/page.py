@@ -57,6 +57,7 @@ def render_page(content: Mapping[str, Any], public_key: str) -> str:
         ("Head of the ledger", content["ledger_head"]),
         ("Places", ", ".join(content["places"])),
         ("Residues", "none"),
+        ("Searched", content["searched"]),
         ("Issued at", content["issued_at"]),
         ("Issued by", f"{content['issued_by']['project']} {content['issued_by']['version']}"),
     ]

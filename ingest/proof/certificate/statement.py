@@ -21,6 +21,7 @@ SAYS = (
     "decoded. None of the searched values was found there in any of the forms.",
     "The scan found every canary: markers of its own, in each format and form.",
 )
+OFFICERS_VALUES = "by the officer's values only"
 DOES_NOT_SAY = (
     "anything of what is listed under `not_scanned`, nor of places that are not listed under `places`",
     "anything of bytes that a file system or a store has freed and not overwritten, of backups or of copies elsewhere",
@@ -57,6 +58,7 @@ def statement(erasure: Erasure, report: Report, at: datetime) -> dict[str, Any]:
         "issued_at": at.astimezone(UTC).isoformat(timespec="seconds"),
         "issued_by": {"project": "ingest", "version": _version()},
         "needles": [{"label": n.label, "columns": list(n.columns), "type": str(n.type)} for n in report.needles],
+        "searched": OFFICERS_VALUES,
         "forms": [*ENCODINGS, *CONTAINER_FORMS, *TYPED_FORMS, IN_COLUMN],
         "not_decided": [asdict(n) for n in report.not_decided],
         "places": places,

@@ -14,16 +14,9 @@ import pyarrow as pa
 
 from ingest.proof.forms.encodings import BROKEN_BASE64
 
-_LINE = rb"[A-Za-z0-9+/_-]{40}"
-_BREAKS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rb"\n(?<=" + _LINE + rb"\n)",
-        rb"\n(?<=" + _LINE + rb"\r\n)",
-        rb"\\n(?<=" + _LINE + rb"\\n)",
-        rb"\\n(?<=" + _LINE + rb"\\r\\n)",
-        rb"\\n(?<=" + _LINE + rb"\\\\n)",
-    )
+_BREAKS = (
+    re.compile(rb"\n(?<=[A-Za-z0-9+/_-]{38}[A-Za-z0-9+/_\r-]\n)"),
+    re.compile(rb"\\n(?<=[A-Za-z0-9+/_-]{38}[A-Za-z0-9+/_\\-]{4}\\n)"),
 )
 """The end of a line of base64: with a line feed, or as JSON writes one. The literal comes first, which is fast."""
 _BREAK = re.compile(rb"\r?\n|(?:\\+r)?\\+n")
