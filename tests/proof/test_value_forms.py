@@ -141,6 +141,13 @@ def test_forms_of_a_timestamp_are_in_utc() -> None:
     assert named[NANOS] == [1_000_000_000_120_000_000]
 
 
+def test_timestamp_is_cut_off_to_milliseconds_as_in_statistics() -> None:
+    named = bodies("2001-09-09T01:46:40.123456Z", ValueType.TIMESTAMP)
+    assert "2001-09-09T01:46:40.123" in named[ISO_TEXT]
+    term = SearchTerm("seen", "2001-09-09T01:46:40.123456Z")
+    assert ISO_TEXT in found(term, b'{"minValues":{"seen":"2001-09-09T01:46:40.123Z"}}')
+
+
 def test_forms_of_a_time_are_of_its_day() -> None:
     named = bodies("04:05:06.789", ValueType.TIME)
     assert named[ISO_TEXT] if ISO_TEXT in named else named["as given"] == ["04:05:06.789"]
@@ -224,6 +231,7 @@ def test_typed_value_is_found_in_events(asked: object, written: object, form: st
         ({"value": "2001-09-09T01:46:40.5Z"}, {"x": "2001-09-09 01:46:40.51+00"}),
         ({"value": "-1234.50", "columns": ["pay"]}, {"pay": "/H3G"}),
         ({"value": "-1234.50", "columns": ["pay"]}, {"other": "/h3G"}),
+        ({"value": 42, "columns": ["id"]}, {"id": "2a"}),
         ({"value": "-1234.50", "columns": ["pay"]}, {"pay": -1234.51}),
         ({"value": "04:05:06.789", "columns": ["at"]}, {"other": 14706789000}),
     ],

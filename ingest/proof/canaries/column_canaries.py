@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.names import path_segment
+from ingest.proof.forms.encodings import IN_COLUMN
 from ingest.proof.scan import Folder, scan_places
-from ingest.proof.scan.encodings import IN_COLUMN
 from ingest.proof.scan.report import CanaryCheck
 from ingest.proof.scan.search_terms import SearchTerm
 

@@ -107,8 +107,10 @@ def _timestamp(value: str, scale: int | None) -> Iterator[Form]:
     if nanos is None:
         return
     day, rest = divmod(nanos, 86_400 * 10**9)
-    for between in ("T", " "):
-        yield _form(ISO_TEXT, f"{_EPOCH + timedelta(day)}{between}{_clock(rest)}")
+    # Statistics of Delta have milliseconds.
+    for fraction in dict.fromkeys((rest, rest // 10**6 * 10**6)):
+        for between in ("T", " "):
+            yield _form(ISO_TEXT, f"{_EPOCH + timedelta(day)}{between}{_clock(fraction)}")
     # Connectors and Spark cut off what is finer than their unit.
     for name, unit in zip((SECONDS, MILLIS, MICROS, NANOS), _UNITS, strict=True):
         yield _form(name, nanos // unit)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ingest.proof.forms import Form
 from ingest.proof.forms.encodings import IN_COLUMN
-from ingest.proof.forms.typed_forms import AS_GIVEN
+from ingest.proof.forms.typed_forms import AS_GIVEN, UNSCALED
 from ingest.proof.scan.leaf import Leaf
 from ingest.proof.scan.search_terms import SearchTerm
 
@@ -42,7 +42,7 @@ def count_equal(values: pa.Array, form: Form) -> int:
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
         return count_equal(values.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()), form)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _texts(values, body)
+        return _texts(values, body, form.name != UNSCALED)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _binary(values, body)
     if isinstance(body, bytes):
@@ -56,9 +56,10 @@ def count_equal(values: pa.Array, form: Form) -> int:
     return _numbers(values, body) if _is_number(kind) else 0
 
 
-def _texts(values: pa.Array, body: str | int | Decimal | bytes) -> int:
+def _texts(values: pa.Array, body: str | int | Decimal | bytes, in_hex: bool = True) -> int:
     if isinstance(body, bytes):
-        return _count(values, [base64.b64encode(body).decode(), body.hex(), f"\\x{body.hex()}"])
+        written = [base64.b64encode(body).decode(), *((body.hex(), f"\\x{body.hex()}") if in_hex else ())]
+        return _count(values, written)
     text = f"{body:f}" if isinstance(body, Decimal) else str(body)
     return _count(pc.utf8_lower(values), _lowered(text))
 

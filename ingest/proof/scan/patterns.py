@@ -22,7 +22,7 @@ from ingest.proof.forms.encodings import (
     hashes,
     spellings,
 )
-from ingest.proof.forms.typed_forms import AS_GIVEN, ISO_TEXT, Form
+from ingest.proof.forms.typed_forms import AS_GIVEN, ISO_TEXT, UNSCALED, Form
 from ingest.proof.scan.search_terms import SearchTerm
 
 BEHIND = 1024
@@ -129,7 +129,9 @@ def _in_columns(term: SearchTerm, form: Form) -> Iterator[tuple[bytes, Pattern]]
     begins = after_column(term.short_columns)
     if isinstance(form.body, bytes):
         # JSON has them in base64; Postgres prints them in hexadecimal.
-        for body, is_exact in ((base64.b64encode(form.body), True), (form.body.hex().encode(), False)):
+        # Nothing writes the bytes of a decimal in hexadecimal, and short texts look like them.
+        in_hex = [(form.body.hex().encode(), False)] if form.name != UNSCALED else []
+        for body, is_exact in ((base64.b64encode(form.body), True), *in_hex):
             for before in (*_BEFORE_A_VALUE, *((b"\\x",) if not is_exact else ())):
                 exact = body if is_exact else None
                 yield (before + body).lower(), Pattern(term.label, name, len(before), begins, _BASE64_ENDS, exact)
