@@ -88,7 +88,7 @@ def test_search_terms_may_come_from_stdin(pipeline: Path) -> None:
 
 
 def test_scan_that_missed_a_canary_fails(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "check_canaries", lambda _: (CanaryCheck("files", "gzip", 2, ("canary: hex",)),))
+    monkeypatch.setattr(search, "check_canaries", lambda *_: (CanaryCheck("files", "gzip", 2, ("canary: hex",)),))
     scanned = scan(pipeline)
     assert isinstance(scanned.exception, ProofFailed)
     assert "files, gzip: canary: hex" in str(scanned.exception)
