@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from ingest.batches.decoding import BatchChanges
 from ingest.batches.documents import require_rows
 from ingest.batches.group_stats import CHANGE
-from ingest.batches.key_split import account_of_repeated, last_position, split_at, split_by_key
 from ingest.batches.missing_schema import why_no_schema
 from ingest.batches.policies.batch_policy import BatchPolicy
 from ingest.batches.rules import Rules
@@ -27,12 +26,11 @@ from ingest.changelog.change import CODE, EVENT_ID
 from ingest.changelog.image_reader import ImageChoice
 from ingest.delta.commit_log import THROUGH_BATCH, WRITER
 from ingest.delta.conflict_retry import retry_on_conflict
-from ingest.errors import ConfigError
-from ingest.evolution.definition import Place
 from ingest.evolution.keys import Key
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.lakehouse.schema_history import SchemaHistory
 from ingest.loop.duplicate_delivery import DuplicateDeliveries
+from ingest.loop.key_shares import KeyShares
 from ingest.loop.refusals import Refusals
 from ingest.loop.table_schemas import Refused, TableSchemas
 from ingest.loop.unfinished_slices import SliceCommits, UnfinishedSlices
@@ -42,7 +40,6 @@ from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
 from ingest.reconcile import Changeset, TableState, Truncation, table_state
 from ingest.reconcile.scd2 import RowHistory
-from ingest.reconcile.several_keys import require_rekeyable
 from ingest.spark.checkpoints import checkpoint_scope
 
 _ACCOUNT = "account"
@@ -72,6 +69,7 @@ class TableMerge:
         self._refusals = Refusals(quarantine)
         self.table_schemas = TableSchemas(spark, pipeline, lakehouse, rules, known_messages)
         self._deliveries = DuplicateDeliveries()
+        self._key_shares = KeyShares(self.table_schemas, self.table_state, self._merge)
         self._unordered = UnorderedKeys(rules.stops_at_two_partitions)
         self._states: dict[str, TableState] = {}
         self._emptied = EmptiedTables(spark, rules.whole_snapshots)
@@ -137,10 +135,9 @@ class TableMerge:
             return Account(batch.table, read, suppressed=read)
         stored, table_schema, refused, policy, has_other_writers = self._load_state(batch, incoming, schemas, origin)
         if carried is None and not shares and table_schema is not None:
-            if (since := self.table_schemas.table_keys.loss_of_key(batch, incoming, stored)) is not None:
-                return self._merge_without_key(batch, since, schemas, origin)
-            if others := self.table_schemas.table_keys.other_keys(batch):
-                return self._merge_each_key(batch, others, schemas, origin)
+            account = self._key_shares.merged_apart(batch, incoming, schemas, origin)
+            if account is not None:
+                return account
         if table_schema is not None and not table_schema.key:
             commits = self._commits_of_keyless(batch, stored, has_other_writers)
             if commits.silver is not None:
@@ -177,35 +174,6 @@ class TableMerge:
         self._commit(batch, changeset, table_schema, stored, account)
         if table_schema.key:
             self._emptied.remove_gone(batch, stored, truncation)
-        return account
-
-    def _merge_each_key(self, batch: TableBatch, others: Mapping[Key, Key], schemas: Schemas, origin: str) -> Account:
-        """Merges the events of each key on their own, those of the key that is in force at the end last, and returns
-        the account of all. `others`: `TableKeys.other_keys`."""
-        stored = self.table_state(batch.table)
-        require_rekeyable(batch.table, stored, others)
-        own, shares = split_by_key(batch, others)
-        last = {key: last_position(share) for key, share in shares.items()}
-        if self.table_schemas.table_keys.stays_keyless(batch, own, last, stored):
-            return self._merge(batch, schemas, origin, shares={(): own, **shares})
-        account = account_of_repeated(batch, [own, *shares.values()])
-        account += Account(batch.table) if own.is_empty else self._merge(own, schemas, origin)
-        former = self.table_schemas.table_keys.add_keys(batch.table, last, stored)
-        for key in sorted(shares, key=lambda key: key not in former):
-            account += self._merge(shares[key], schemas, origin, key if key in former else None)
-        return account
-
-    def _merge_without_key(self, batch: TableBatch, since: Place, schemas: Schemas, origin: str) -> Account:
-        """Merges the events with a key, takes the key from the table, merges those without one, then those that have
-        one again, and returns the account of all. `since`: the position through which events have the key first."""
-        keyed, shares = split_by_key(batch, {(): ()})
-        first, again = split_at(keyed, since)
-        account = account_of_repeated(batch, [first, again, shares[()]])
-        if not first.is_empty:
-            account += self._merge(replace(first, is_part=True), schemas, origin)
-        self.table_schemas.table_keys.lose_key(batch.table, since, self.table_state(batch.table))
-        for share in (shares[()], again):
-            account += self._merge(share, schemas, origin) if not share.is_empty else Account(batch.table)
         return account
 
     def _load_state(
@@ -314,14 +282,9 @@ class TableMerge:
         """Adds the batch to the row history, before silver: after a crash in between the same batch does both."""
         if row_history is None:
             return
-        if not table_schema.key:
-            raise ConfigError(
-                f"table {batch.table} has no key, so none of its rows has a history",
-                "declare its primary_key, or remove history: true",
-            )
         applicable = changes(ImageChoice.AFTER_OR_BEFORE).where(F.col(CODE).isNull())
         if changeset is not None and changeset.refused is not None:
             applicable = applicable.join(F.broadcast(changeset.refused.select(EVENT_ID)), EVENT_ID, "left_anti")
-        emptied = batch.emptied(self._rules.whole_snapshots)
+        emptied, is_resynced = batch.emptied(self._rules.whole_snapshots), truncation.resynced is not None
         user_metadata = {WRITER: self._writer, THROUGH_BATCH: batch.through_batch}
-        row_history.add(applicable, emptied, table_schema, user_metadata, truncation.resynced is not None)
+        row_history.add(applicable, emptied, table_schema, user_metadata, is_resynced)

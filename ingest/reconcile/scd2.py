@@ -25,6 +25,7 @@ from ingest.changelog.change import (
     quoted,
 )
 from ingest.changelog.position import POSITION
+from ingest.errors import ConfigError
 from ingest.internal_columns import LOCATION, LOCATION_TYPE
 from ingest.lakehouse.row_changes import RowChanges
 from ingest.lakehouse.row_history import ARRIVED, OTHER_KEY, HistoryChanges, HistoryVersions
@@ -65,7 +66,12 @@ class RowHistory:
 
         `changes`: the batch's changes, without refused ones. `emptied`: `_position` and `_source_ts` of truncates and
         resyncs, as `TableBatch.emptied` returns them. `user_metadata`: of the commits. `has_resyncs`: the table was
-        read again as a whole, now or before."""
+        read again as a whole, now or before. Raises ConfigError for a table without a key."""
+        if not table_schema.key:
+            raise ConfigError(
+                f"table {table_schema.table} has no key, so none of its rows has a history",
+                "declare its primary_key, or remove history: true",
+            )
         key = list(table_schema.key)
         history_rows = checkpoint(_history_rows(changes, emptied, table_schema))
         if not self.changes.exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ from ingest.reconcile.several_keys import SeveralKeys, reconcile_several_keys, r
 from ingest.reconcile.table_revisions import TableRevisions
 from ingest.values.columns import Column
 
+_log = logging.getLogger(__name__)
 ReadBy = tuple[Sequence[tuple[Group, tuple[Column, ...]]], Rules, tuple[Column, ...], Lives]
 
 
@@ -59,6 +61,19 @@ class TableKeys:
         # A key without a schema may leave out a column that is null.
         parts = [names for names, key in found.items() if set(key) < set(in_force) and not have_schema(batch, names)]
         return {names: key for names, key in found.items() if names not in parts}
+
+    def key_again_since(self, batch: TableBatch) -> Place | None:
+        """Returns the position from which the key in force is told to be in force again, if events of the batch lie
+        below it: events of another key stand between these and the rows."""
+        entry = self._revisions.get(batch.table)
+        if entry is None or not entry.former_keys or not told_key(entry.lives):
+            return None
+        *earlier, era = entry.lives.keys
+        if era.columns not in {one.columns for one in earlier}:
+            return None
+        since = era.begin
+        first = min((group.first_position for group in batch.groups if group.kind == CHANGE), default=None)
+        return since if since is not None and first is not None and first < since else None
 
     def loss_of_key(self, batch: TableBatch, incoming: Incoming, stored: TableState) -> Place | None:
         """Returns `lost_keys.loss_of_key`; None where the table is new. `incoming`: the batch's columns. Raises
@@ -118,6 +133,12 @@ class TableKeys:
         newest = table_schema.key
         if not newest or not told_key(entry.lives):
             newest = newest_key(table_schema.key, newest_position(stored), last)
+        if newest in entry.former_keys:
+            _log.warning(
+                "%s has the key (%s) again: an event of its first time that comes late may bring back a row that an "
+                "event of another key has deleted; to be sure, run: ingest backfill PIPELINE --rebuild --table %s",
+                *(table, ", ".join(newest), table),
+            )
         former = tuple(sorted({*entry.former_keys, *last, table_schema.key} - {newest, ()}))
         new = replace(entry, table_schema=replace(table_schema, key=newest), former_keys=former)
         if new != entry:

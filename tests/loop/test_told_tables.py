@@ -346,6 +346,20 @@ def entry(spark: SparkSession, folder: Path, table: str) -> CatalogEntry:
     return Catalog(spark, Lakehouse(str(folder / "out")).tables).entry("told", table)
 
 
+def test_a_late_event_of_a_key_that_is_in_force_again_is_deleted_by_another_key(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = Source("public.again", ("id",), id=INT, r=TEXT)
+    source.write("c", id=1, r="x")
+    source.rekey("id", "r")
+    source.write("d", id=1, r="x")
+    source.rekey("id")
+    source.write("c", id=2, r="x")
+    story = source.story()
+    created, late, *others = as_debezium(story, story.events)
+    merged(spark, tmp_path, [story], interleaved([[created, *others, late]], Random(0)), len(others) + 1)
+
+
 def test_messages_that_come_after_all_events_revise_the_rows(spark: SparkSession, tmp_path: Path) -> None:
     source = Source("public.late", ("id",), id=INT, a=INT, b=TEXT)
     source.write("c", id=1, a=1, b="x")
