@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -89,18 +89,25 @@ def rows_of(spark: SparkSession, layout: Lakehouse, story: TableStory) -> list[d
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("told", "tables", "batches"),
+    ("told", "draw", "tables", "batches"),
     [
-        (False, 2, 2),
-        (False, CASES, 4),
-        (True, CASES, 3),
+        (False, stories, 2, 2),
+        (False, stories, CASES, 4),
+        (False, test_changing_tables.bags, CASES // 2, 2),
+        (True, told_stories, CASES, 3),
     ],
 )
 def test_runs_that_die_between_any_commits_give_the_rows_of_one_run(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool, tables: int, batches: int
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: bool,
+    draw: Callable[[Random], Iterator[TableStory]],
+    tables: int,
+    batches: int,
 ) -> None:
     random = Random(SEED)
-    drawn = [*islice(told_stories(random) if told else stories(random), tables)]
+    drawn = [*islice(draw(random), tables)]
     sent = [delivered(story, random) if told else schema_events(story, random) for story in drawn]
     records: list[Record] = interleaved(records_of(drawn, sent), random)
     file = write(tmp_path / "in", records, None) / "events.jsonl"
