@@ -25,11 +25,13 @@ from ingest.cli.pipeline import archive, backfill, run
 from ingest.config import Pipeline
 from ingest.errors import EXIT_USER, ConfigError, LedgerIncomplete
 from ingest.pipeline.ledger_guard import LedgerGuard
+from ingest.proof.scan import SearchTerm
 from ingest.spark.local_rows import local_rows
 from ingest.stack import S3
 from ingest.suppression.ledger import FOUND, KEY, KEYS, REQUESTED, Ledger, LedgerEntry
 from tests.erasure.people import CLAIMS, MEMBERS, cutoff, insured
 from tests.erasure.test_removal import ANNA, BEN, NAME, TEXT, merge, table_event
+from tests.proof.subject import scan
 from tests.suppression.test_suppression import rows, write_requests
 
 pytestmark = pytest.mark.spark
@@ -105,8 +107,11 @@ def test_lakehouse_restored_from_its_archive_does_not_bring_the_subject_back(
     assert restored["requests"] == 1
     assert restored["faults"] == []
     succeeded(command("archive", "restore", "{}"))
+    succeeded(command("backfill", "{}", "--source", "archive"))
     assert rows(spark, pipeline, MEMBERS) == {BEN: {"name": "Ben"}}
     assert rows(spark, pipeline, CLAIMS) == {}
+    # The archive still has the events of before the request: in no bronze they have any content.
+    assert scan(Path(pipeline.lakehouse), (SearchTerm("name", NAME), SearchTerm("text", TEXT))).findings == {}
     succeeded(command("ledger", "verify", "{}"))
 
 
