@@ -23,6 +23,7 @@ from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.loop.slices import Slices
 from ingest.loop.suppression.event_references import TOMBSTONE_KEYS
 from ingest.loop.suppression.suppress import Suppression
+from ingest.loop.table_faults import FaultyTables
 from ingest.spark.checkpoints import checkpoint_scope
 
 READER = "_ingest_reader"
@@ -37,8 +38,10 @@ _SCHEMA = (
 class ErasedEvents:
     """The event search of one removal run."""
 
-    def __init__(self, context: ErasureContext) -> None:
+    def __init__(self, context: ErasureContext, faulty: FaultyTables) -> None:
+        """`faulty`: takes the tables that can't be searched, and has those that failed elsewhere."""
         self._context = context
+        self._faulty = faulty
         self._history = HistoryFacts(context.spark, context.pipeline.layout.history_facts)
         self._spans: dict[str, list[Span]] = defaultdict(list)
         self._on_erased: list[Callable[[], None]] = []
@@ -53,20 +56,20 @@ class ErasedEvents:
             [no_events, *(events for reader in self._context.readers for events in self._find_in(reader))],
         )
 
-    @cached_property
-    def coordinates(self) -> DataFrame:
-        """Returns `COORDINATES`, `READER` and `request` of the events, each once."""
-        coordinates = self.found.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request", READER)
-        return coordinates.groupBy(*COORDINATES, READER).agg(F.min("request").alias("request")).localCheckpoint()
-
-    @cached_property
-    def counts(self) -> dict[str, int]:
-        """Returns reader → number of events, of readers that have any."""
-        return {r[READER]: r["count"] for r in self.coordinates.groupBy(READER).count().collect()}  # a row per reader
-
     @property
-    def count(self) -> int:
-        return sum(self.counts.values())
+    def coordinates(self) -> DataFrame:
+        """Returns `COORDINATES`, `READER` and `request` of the events, each once, without those of faulty tables."""
+        return self._coordinates.where(~F.col("table").isin([*self._faulty.reasons])).drop("table")
+
+    @cached_property
+    def _coordinates(self) -> DataFrame:
+        coordinates = self.found.select(*(F.col(EVENT_ID)[c].alias(c) for c in COORDINATES), "request", "table", READER)
+        once = coordinates.groupBy(*COORDINATES, "table", READER).agg(F.min("request").alias("request"))
+        return once.localCheckpoint()
+
+    def counts(self) -> dict[str, int]:
+        """Returns reader → number of `coordinates`, of readers that have any."""
+        return {r[READER]: r["count"] for r in self.coordinates.groupBy(READER).count().collect()}  # a row per reader
 
     def of_reader(self, reader: str) -> DataFrame:
         """Returns `coordinates` of the events in a reader's bronze."""
@@ -77,9 +80,9 @@ class ErasedEvents:
         return merge_spans(self._spans[reader])
 
     def mark_searched(self) -> None:
-        """Records the search as done; call it once the found events have been removed. Raises Contended if another
-        removal has run meanwhile: then the events are searched again."""
-        for step in self._on_erased:
+        """Records the search as done, unless a table is faulty; call it once the found events have been removed. Raises
+        Contended if another removal has run meanwhile: then the events are searched again."""
+        for step in () if self._faulty else self._on_erased:
             step()
 
     def _find_in(self, reader: SourceReader) -> list[DataFrame]:
@@ -124,7 +127,7 @@ class ErasedEvents:
                 # Kept beyond the slice: coordinates of erased events, none of their content.
                 events_per_table = [
                     events.localCheckpoint()
-                    for events in suppression.events_before_cutoff(read.batches, slices.schemas)
+                    for events in suppression.events_before_cutoff(read.batches, slices.schemas, self._faulty.failed)
                 ]
             found += [
                 events.withColumn(READER, F.lit(reader.writer)) for events in events_per_table if not events.isEmpty()

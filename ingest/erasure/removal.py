@@ -22,10 +22,11 @@ from ingest.erasure.places.register import delta_folders, delta_places, used_pla
 from ingest.erasure.removal_run import RemovalRun
 from ingest.errors import ChangelogUnusable
 from ingest.lakehouse.accounts import Accounts
+from ingest.loop.table_faults import FaultyTables
 from ingest.pipeline.composition import rules_of
 from ingest.suppression.ledger import REQUESTED, STATE, LedgerEntry, cutoffs
 
-REMOVED = "removed"
+REMOVED, PARTLY_REMOVED = "removed", "removed but for faulty tables"
 
 
 def subject_tables_set_aside(spark: SparkSession, pipeline: Pipeline) -> dict[str, int]:
@@ -35,6 +36,16 @@ def subject_tables_set_aside(spark: SparkSession, pipeline: Pipeline) -> dict[st
     return {t: set_aside[t].after for t in rules_of(pipeline).subjects.tables if t in set_aside}
 
 
+def left_undone(pipeline: Pipeline, faulty: FaultyTables) -> ChangelogUnusable:
+    """Returns the error that tells which tables an erasure has left, and why."""
+    reasons = "; ".join(reason.text for reason in faulty.reasons.values())
+    return ChangelogUnusable(
+        f"pipeline {pipeline.name}: subjects are not erased from {', '.join(sorted(faulty.reasons))}, which keeps its "
+        f"events, and are erased from everything else: {reasons}",
+        f"mend these tables, then run: ingest erase {pipeline.name}",
+    )
+
+
 OnPlaceDone = Callable[[str, Mapping[str, int]], None]
 """Called after each place with the counts of what was removed there."""
 
@@ -42,11 +53,13 @@ OnPlaceDone = Callable[[str, Mapping[str, int]], None]
 @dataclass(frozen=True)
 class RemovalOutcome:
     """`requests`: number of requests. `taken`: place → counts of what was removed in this run. `remain_until`: when the
-    old files may be removed; None if they have been."""
+    old files may be removed; None if they have been. `left`: the error that tells which tables were left; None if
+    none was."""
 
     requests: int = 0
     taken: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     remain_until: datetime | None = None
+    left: ChangelogUnusable | None = None
 
 
 class Removal:
@@ -72,19 +85,34 @@ class Removal:
         remain_until: datetime | None = None
         for place in used_places(self._pipeline):
             removed = place.remove(run)
-            self._record(entries, place.name, requests[-1].number, removed, arrived_at)
+            if run.faulty:
+                self._record_partial(place.name, removed)
+            else:
+                self._record(entries, place.name, requests[-1].number, removed, arrived_at)
             if removed.counts is not None:
                 taken[place.name] = removed.counts
                 on_place_done(place.name, removed.counts)
             removed.then()
             remain_until = removed.remain_until or remain_until
-        if self._set_aside:
-            raise ChangelogUnusable(
-                f"pipeline {self._pipeline.name}: {', '.join(self._set_aside)} is set aside, so the subjects of its "
-                "waiting events are unknown; everything else was removed",
-                "`ingest status` says why it is set aside: mend it, `ingest run`, then the same command again",
-            )
-        return RemovalOutcome(len(requests), taken, remain_until)
+        return RemovalOutcome(len(requests), taken, remain_until, self._left(run.faulty))
+
+    def _left(self, faulty: FaultyTables) -> ChangelogUnusable | None:
+        """Returns the error that tells which tables this run has left."""
+        if faulty:
+            return left_undone(self._pipeline, faulty)
+        if not self._set_aside:
+            return None
+        return ChangelogUnusable(
+            f"pipeline {self._pipeline.name}: {', '.join(self._set_aside)} is set aside, so the subjects of its "
+            "waiting events are unknown; everything else was removed",
+            "`ingest status` says why it is set aside: mend it, `ingest run`, then the same command again",
+        )
+
+    def _record_partial(self, place: str, removed: Removed) -> None:
+        """Appends an entry for a place of which a table is left, if anything was removed: no request is done by it; it
+        tells when the place's files became old."""
+        if removed.record is not Record.NEVER and any((removed.counts or {}).values()):
+            self._context.ledger.append([LedgerEntry(STATE, "", place=place, state=PARTLY_REMOVED, upto=0)])
 
     def _record(
         self,
@@ -97,7 +125,7 @@ class Removal:
         """Appends the place's state to the ledger, if the removal asks for it. `entries`: those before this run.
         `arrived_at`: when events of erased lives were last met before it."""
         counts = removed.counts or {}
-        states = [e for e in entries if e.kind == STATE and e.place == place]
+        states = [e for e in entries if e.kind == STATE and e.place == place and e.state == REMOVED]
         recorded_through = max((e.upto or 0 for e in states), default=0)
         is_first_since = arrived_at is not None and all(e.at <= arrived_at for e in states)
         is_new = recorded_through < through_entry or any(counts.values()) or is_first_since

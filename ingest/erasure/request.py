@@ -19,6 +19,7 @@ from ingest.errors import ConfigError
 from ingest.lakehouse.bronze import Offsets
 from ingest.lakehouse.bronze.summary import BronzeSummary, LogEnd, offsets_of
 from ingest.lakehouse.history_facts import HistoryFacts
+from ingest.loop.table_faults import FAULTS, FaultyTables
 from ingest.pipeline.composition import rules_of
 from ingest.pipeline.ledger_guard import LedgerGuard
 from ingest.pipeline.shredding import shred
@@ -62,11 +63,13 @@ class ErasureRequest:
 
 @dataclass(frozen=True)
 class ErasurePlan:
-    """What requests concern: counts by place and table, the requests, and the `KEYS` that they suppress."""
+    """What requests concern: counts by place and table, the requests, and the `KEYS` that they suppress. `faulty`: the
+    tables that could not be searched."""
 
     counts: Mapping[tuple[str, str], int]
     requests: Sequence[ErasureRequest]
     keys: DataFrame
+    faulty: FaultyTables
 
 
 def plan_erasure(
@@ -94,12 +97,15 @@ def plan_requests(spark: SparkSession, pipeline: Pipeline, requests: Sequence[Er
     keys = ledger_keys(pipeline)
     rows = [{name: getattr(r.entry, name) for name in KEYS.names} for r in requests]
     subject_keys = local_rows(spark, rows, KEYS)
-    key_frames, items_per_table = [subject_keys], []
-    for items in SubjectSearch(spark, pipeline).find(subject_keys):
+    faulty, key_frames, counts = FaultyTables("searched"), [subject_keys], dict[tuple[str, str], int]()
+    for items in SubjectSearch(spark, pipeline, faulty).find(subject_keys):
         columns = {"table": F.lit(items.table), "key_version": F.lit(keys.newest).cast("int")}
         key_frames.append(items.keys.withColumns(columns).select(*KEYS.names))
-        items_per_table.append(items)
-    return ErasurePlan(count_items(items_per_table), requests, reduce(DataFrame.unionByName, key_frames).distinct())
+        try:
+            counts |= count_items(items)
+        except FAULTS as error:
+            faulty.failed(items.table, error)
+    return ErasurePlan(counts, requests, reduce(DataFrame.unionByName, key_frames).distinct(), faulty)
 
 
 def request_erasure(spark: SparkSession, pipeline: Pipeline, plan: ErasurePlan) -> list[LedgerEntry]:

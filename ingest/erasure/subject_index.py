@@ -12,6 +12,7 @@ rebuilt."""
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
@@ -32,6 +33,7 @@ from ingest.lakehouse.bronze import Bronze
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.loop.slices import Slices
 from ingest.loop.suppression.event_references import batch_key_references
+from ingest.loop.table_faults import FAULTS, reason_of
 from ingest.loop.table_schemas import TableSchemas
 from ingest.merge.table_schema import TableSchema
 from ingest.names import Lakehouse
@@ -41,6 +43,7 @@ from ingest.suppression.key_file import LedgerKeys
 from ingest.suppression.key_references import KEY_HASH, REFERENCES, with_key_hashes
 from ingest.suppression.subjects import Subjects
 
+_log = logging.getLogger(__name__)
 _KIND = "subject index"
 _HEX_DIGITS = 7
 _DIGITS = "digits"
@@ -62,6 +65,10 @@ class Span(NamedTuple):
 
     after: int
     through: int
+
+
+class _TableUnreadable(Exception):
+    """The events of one table can't be indexed. The message says which and why."""
 
 
 class SubjectIndex:
@@ -112,7 +119,8 @@ class SubjectIndex:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """Returns the indexed spans in order. The first call indexes all merged batches that are not indexed yet."""
+        """Returns the indexed spans in order. The first call indexes all merged batches that are not indexed yet, up to
+        one with a table that can't be read."""
         fact = self._history.load(self._reader, _KIND, self.basis)
         indexed = [Span(*one) for one in fact.facts["spans"]] if fact is not None else []
         merged = min(self.last, self._accounts.merged_through())
@@ -127,9 +135,9 @@ class SubjectIndex:
 
     @property
     def unindexed(self) -> list[Span]:
-        """Returns the batches that are captured and not merged yet, which are not indexed either."""
-        end = self.spans[-1].through if self.spans else 0
-        return [Span(end, self.last)] if end < self.last else []
+        """Returns the batches that are not indexed: those that are captured and not merged yet, and those with a table
+        that can't be read."""
+        return [*_gaps(self.spans, self.last)]
 
     def spans_with(self, keys: DataFrame) -> list[Span]:
         """Returns the indexed spans, in order, that may contain events that reference one of `keys` (`KEY_HASH`,
@@ -177,8 +185,12 @@ class SubjectIndex:
         after = gap.after
         while after < gap.through:
             through = slices.end(after, gap.through)
-            with checkpoint_scope():
-                self._index(slices, Span(after, through), gap.through)
+            try:
+                with checkpoint_scope():
+                    self._index(slices, Span(after, through), gap.through)
+            except _TableUnreadable as unreadable:
+                _log.warning("batches from %d on are searched whole: %s", after, unreadable)
+                return
             yield Span(after, through)
             after = through
 
@@ -192,9 +204,14 @@ class SubjectIndex:
         for batch in read.batches:
             if not has_subject(batch.table):
                 continue
-            references = batch_key_references(batch, slices.schemas, self._table_schemas, self._rules)
-            if references is not None:
-                rows = checkpoint(references)
+            try:
+                references = batch_key_references(batch, slices.schemas, self._table_schemas, self._rules)
+                rows = None if references is None else checkpoint(references)
+            except FAULTS as error:
+                if (reason := reason_of(batch.table, error, "searched")) is None:
+                    raise
+                raise _TableUnreadable(reason.text) from error
+            if rows is not None:
                 digit_frames += [self._digits_of_references(rows, version) for version in self._versions]
         if digit_frames:
             columns = {"reader": F.lit(self._reader), "basis": F.lit(self.basis)}

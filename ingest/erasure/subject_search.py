@@ -3,7 +3,7 @@ along the foreign keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 
@@ -14,6 +14,7 @@ from ingest.config import Pipeline
 from ingest.erasure.context import ErasureContext
 from ingest.erasure.places.place import ITEM, PLACE, REQUEST, FoundRows, KeyReferences
 from ingest.erasure.places.register import used_places
+from ingest.loop.table_faults import FAULTS, FaultyTables
 from ingest.spark.checkpoints import checkpoint
 from ingest.suppression.key_references import KEY_HASH, OWN_KEYS, rows_referencing, with_key_hashes
 
@@ -32,7 +33,9 @@ class SubjectSearch:
     """Searches everything that a pipeline has read, captured or quarantined. Of histories it opens the spans that may
     reference the subjects."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, faulty: FaultyTables) -> None:
+        """`faulty`: takes the tables that can't be searched."""
+        self._faulty = faulty
         self._context = ErasureContext.of(spark, pipeline)
         self._places = used_places(pipeline)
         self._references = [place.references(self._context) for place in self._places if place.references]
@@ -40,28 +43,35 @@ class SubjectSearch:
     def find(self, subjects: DataFrame) -> Iterator[SubjectItems]:
         """Yields the items of each table that leads to subjects, referenced tables first. `subjects`: `REQUEST` and
         `KEY_HASH` of their keys."""
-        known_keys = subjects.select(REQUEST, KEY_HASH)
+        self._known_keys = subjects.select(REQUEST, KEY_HASH)
         for table in self._context.rules.subjects.tables:
-            hashed: dict[KeyReferences, DataFrame | None] = {}
-            while True:
-                for references in self._references:
-                    if references.extend(known_keys) or references not in hashed:
-                        hashed[references] = self._with_hashes(references.of_table(table))
-                frames = [frame for frame in hashed.values() if frame is not None]
-                if not frames:
-                    break
-                found = checkpoint(
-                    rows_referencing(reduce(DataFrame.unionByName, frames), F.broadcast(known_keys)).dropDuplicates(
-                        [PLACE, ITEM, REQUEST]
-                    )
-                )
-                keys = checkpoint(found.select(REQUEST, F.explode(OWN_KEYS).alias(KEY_HASH)).distinct())
-                new_keys = checkpoint(keys.join(known_keys, [REQUEST, KEY_HASH], "left_anti"))
-                if new_keys.isEmpty():
-                    yield SubjectItems(table, self._items(FoundRows(self._context, table, found)), keys)
-                    break
-                # A row that once had another owner or key has more events under that key.
-                known_keys = checkpoint(known_keys.unionByName(new_keys))
+            try:
+                items = self._find_in(table)
+            except FAULTS as error:
+                self._faulty.failed(table, error)
+                continue
+            if items is not None:
+                yield items
+
+    def _find_in(self, table: str) -> SubjectItems | None:
+        """Returns what one table holds; None if nothing of it is stored. Keys that its rows add are known from then
+        on."""
+        hashed: dict[KeyReferences, DataFrame | None] = {}
+        while True:
+            for references in self._references:
+                if references.extend(self._known_keys) or references not in hashed:
+                    hashed[references] = self._with_hashes(references.of_table(table))
+            frames = [frame for frame in hashed.values() if frame is not None]
+            if not frames:
+                return None
+            referencing = rows_referencing(reduce(DataFrame.unionByName, frames), F.broadcast(self._known_keys))
+            found = checkpoint(referencing.dropDuplicates([PLACE, ITEM, REQUEST]))
+            keys = checkpoint(found.select(REQUEST, F.explode(OWN_KEYS).alias(KEY_HASH)).distinct())
+            new_keys = checkpoint(keys.join(self._known_keys, [REQUEST, KEY_HASH], "left_anti"))
+            if new_keys.isEmpty():
+                return SubjectItems(table, self._items(FoundRows(self._context, table, found)), keys)
+            # A row that once had another owner or key has more events under that key.
+            self._known_keys = checkpoint(self._known_keys.unionByName(new_keys))
 
     def _items(self, found: FoundRows) -> DataFrame:
         """Returns what all places hold of these rows."""
@@ -73,10 +83,7 @@ class SubjectSearch:
         return None if references is None else checkpoint(with_key_hashes(references, keys, keys.newest))
 
 
-def count_items(items_per_table: Sequence[SubjectItems]) -> dict[tuple[str, str], int]:
+def count_items(items: SubjectItems) -> dict[tuple[str, str], int]:
     """Returns (place, table) → number of rows or events."""
-    counts: dict[tuple[str, str], int] = {}
-    for items in items_per_table:
-        per_place = items.items.select(PLACE, ITEM).distinct().groupBy(PLACE).count().orderBy(PLACE)
-        counts |= {(r[PLACE], items.table): r["count"] for r in per_place.collect()}  # a row per place
-    return counts
+    per_place = items.items.select(PLACE, ITEM).distinct().groupBy(PLACE).count().orderBy(PLACE)
+    return {(r[PLACE], items.table): r["count"] for r in per_place.collect()}  # a row per place

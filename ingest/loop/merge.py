@@ -46,7 +46,7 @@ from ingest.loop.position_regression import PositionRegression
 from ingest.loop.set_aside import SetAsideTables
 from ingest.loop.slices import Slices
 from ingest.loop.suppression.suppress import Suppression
-from ingest.loop.table_faults import ENGINE, FAULTS, Reason, reason_of
+from ingest.loop.table_faults import ENGINE, FAULTS, Reason, raised, reason_of
 from ingest.loop.table_merge import TableMerge
 from ingest.names import Lakehouse
 from ingest.spark.checkpoints import checkpoint_scope
@@ -209,7 +209,7 @@ class Merge:
     def _events_before_cutoff(self, through_batch: int, groups: Sequence[Group]) -> list[DataFrame]:
         read = self._slices.read(self.merged, through_batch, groups, repeated=True)
         batches = [batch for batch in read.batches if batch.table not in self._set_aside_tables]
-        return self._suppression.events_before_cutoff(batches, self._slices.schemas)
+        return self._suppression.events_before_cutoff(batches, self._slices.schemas, raised)
 
     def _merge_tables(self, through_batch: int, groups: Sequence[Group]) -> tuple[list[Account], list[Account]]:
         """Returns the accounts of merged tables, and those of tables that are set aside."""

@@ -19,12 +19,12 @@ from ingest.cli.printing import plain_console
 from ingest.cli.waiting import retry_while_away
 from ingest.config import Pipeline, load
 from ingest.erasure.places import SILVER
-from ingest.erasure.removal import Removal, RemovalOutcome
+from ingest.erasure.removal import Removal, RemovalOutcome, left_undone
 from ingest.erasure.request import ErasurePlan, current_cutoff, plan_erasure, plan_requests, request_erasure
 from ingest.erasure.request_topic import requests_in_topic
 from ingest.erasure.source_deletes import requests_by_deletes
 from ingest.erasure.uncovered_locations import UncoveredLocation, uncovered_locations
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, IngestError
 from ingest.spark.session import running
 
 _SUPPRESSED = "events that were written before now can't reach a table any more"
@@ -81,18 +81,32 @@ def erase(
     if not subjects and (dry_run or ask_only):
         raise ConfigError("--dry-run and --ask-only need a subject", "give --subject or --all")
     report: dict[str, Any] = {"dry_run": dry_run}
+    left: list[IngestError] = []
     with running(f"ingest erase {loaded.name}", loaded.session) as spark, guarded(spark, loaded, as_json):
         if subjects:
             cutoff = current_cutoff(spark, loaded, cutoff_at is CutoffAt.TOPICS and not dry_run)
-            report |= _request(spark, loaded, plan_erasure(spark, loaded, subjects, reason, cutoff), dry_run, as_json)
+            plan = plan_erasure(spark, loaded, subjects, reason, cutoff)
+            report |= _request(spark, loaded, plan, dry_run, as_json)
+            left += [left_undone(loaded, plan.faulty)] if plan.faulty else []
         if not dry_run and not ask_only:
             reads_topic = not subjects
             report |= retry_while_away(
-                spark, loaded, as_json, lambda _: _execute_requests(spark, loaded, keep_hours, as_json, reads_topic)
+                spark,
+                loaded,
+                as_json,
+                lambda _: _execute_requests(spark, loaded, keep_hours, as_json, reads_topic, left),
             )
+    _end(loaded, report, left, as_json)
+
+
+def _end(pipeline: Pipeline, report: dict[str, Any], left: list[IngestError], as_json: bool) -> None:
+    """Prints the report if `as_json`. Raises the last error of `left`, which tells what the command has left, or
+    ConfigError as `_require_readable` does."""
     if as_json:
-        typer.echo(json.dumps(report, ensure_ascii=False))
-    _require_readable(loaded, report.get("unreadable_requests", []))
+        typer.echo(json.dumps(report | {"left": [*map(str, left)]}, ensure_ascii=False))
+    if left:
+        raise left[-1]
+    _require_readable(pipeline, report.get("unreadable_requests", []))
 
 
 def _request(
@@ -120,9 +134,15 @@ def _require_readable(pipeline: Pipeline, left: list[dict[str, Any]]) -> None:
 
 
 def _execute_requests(
-    spark: SparkSession, pipeline: Pipeline, keep_hours: int | None, quiet: bool, reads_topic: bool
+    spark: SparkSession,
+    pipeline: Pipeline,
+    keep_hours: int | None,
+    quiet: bool,
+    reads_topic: bool,
+    undone: list[IngestError],
 ) -> dict[str, Any]:
-    """Executes all open requests: from this command, from the request topic, and from deletes at the source."""
+    """Executes all open requests: from this command, from the request topic, and from deletes at the source. `undone`:
+    takes an error that tells which tables were left."""
     removal, report_place = Removal(spark, pipeline, keep_hours), _print_nothing if quiet else _print_place
     requests, unreadable = requests_in_topic(spark, pipeline) if reads_topic else ([], [])
     if requests:
@@ -134,6 +154,7 @@ def _execute_requests(
     deleted.remember()
     if deleted.requests:
         outcome = removal.run(report_place)
+    undone += [outcome.left] if outcome.left is not None else []
     beyond = uncovered_locations(pipeline, datetime.now(UTC)) if outcome.requests else []
     if not quiet:
         typer.echo(_result_text(pipeline.name, outcome))
@@ -173,6 +194,8 @@ def _until_text(beyond: UncoveredLocation) -> str:
 def _result_text(pipeline: str, outcome: RemovalOutcome) -> str:
     if not outcome.requests:
         return "there is no request to erase anything"
+    if outcome.left is not None:
+        return "removed from all other tables"
     if outcome.remain_until is None:
         return "removed, and the old files of all affected tables are deleted"
     at = outcome.remain_until.astimezone().isoformat(sep=" ", timespec="minutes")

@@ -20,12 +20,13 @@ def find(found: FoundRows) -> DataFrame:
 def remove(run: RemovalRun) -> Removed:
     """Empties the erased events. They count as searched once this is recorded."""
     events, context = run.events, run.context
+    counts = events.counts()
     files = sum(
         context.bronze(reader).empty(events.of_reader(reader.writer), events.spans(reader.writer))
         for reader in context.readers
-        if events.counts.get(reader.writer)
+        if counts.get(reader.writer)
     )
-    return Removed({"events": events.count, "files": files}, then=events.mark_searched)
+    return Removed({"events": sum(counts.values()), "files": files}, then=events.mark_searched)
 
 
 def folders(spark: SparkSession, pipeline: Pipeline, _: Sequence[str]) -> Iterable[str]:

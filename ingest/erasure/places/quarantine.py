@@ -22,8 +22,8 @@ def find(found: FoundRows) -> DataFrame:
 
 
 def remove(run: RemovalRun) -> Removed:
-    events = run.events
-    return Removed({"files": run.context.quarantine.remove(events.coordinates) if events.count else 0})
+    coordinates = run.events.coordinates
+    return Removed({"files": 0 if coordinates.isEmpty() else run.context.quarantine.remove(coordinates)})
 
 
 def folders(_: SparkSession, pipeline: Pipeline, __: Sequence[str]) -> Iterable[str]:

@@ -71,11 +71,12 @@ def remove(run: RemovalRun) -> Removed:
         context.ledger, context.keys, context.rules.subjects, run.cutoffs, context.table_state, masks, masking.save
     )
     with checkpoint_scope():
-        rows = late_children.remove(context.table_schemas.entries, checkpoint(context.ledger.keys()))
+        keys = checkpoint(context.ledger.keys())
+        rows = late_children.remove(context.table_schemas.entries, keys, run.faulty.failed)
     masked = {"masked": masking.merge_saved()} if masks else {}
-    files = sum(
-        stored.purge(e.table_schema)
-        for e in context.subject_tables
-        for stored in context.table_state(e.table_schema.table).tables
+    files = run.for_each_table(
+        lambda entry: sum(
+            stored.purge(entry.table_schema) for stored in context.table_state(entry.table_schema.table).tables
+        )
     )
     return Removed({"rows": rows, **masked, "files": files})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -9,6 +11,7 @@ from ingest.changelog.change import POSITION_COLUMN
 from ingest.erasure.places import TOMBSTONES
 from ingest.erasure.places.place import ITEM, PLACE, REQUEST, FoundRows, Removed
 from ingest.erasure.removal_run import RemovalRun
+from ingest.lakehouse.catalog import CatalogEntry
 from ingest.loop.suppression.event_references import TOMBSTONE_KEYS
 from ingest.loop.suppression.late_children import event_columns
 from ingest.merge.actions import TOMBSTONE_KEY
@@ -28,15 +31,17 @@ def find(found: FoundRows) -> DataFrame | None:
 
 def remove(run: RemovalRun) -> Removed:
     """Removes the tombstones of erased deletes. Tombstones after the cutoff stay."""
-    erased, files = run.events.found, 0
-    for entry in run.context.subject_tables:
-        table = entry.table_schema.table
-        tombstones = run.context.table_state(table).tombstones
-        if not tombstones.exists():
-            continue
-        of_table = erased.where(F.col("table") == table)
-        keys = of_table.select("request", F.explode(TOMBSTONE_KEYS).alias(TOMBSTONE_KEY)).distinct()
-        rows = tombstones.rows().select("*", *event_columns(entry)).join(F.broadcast(keys), TOMBSTONE_KEY)
-        before_cutoff = with_cutoff_flags(rows, run.cutoffs, table).where(BEFORE_CUTOFF)
-        files += tombstones.remove(before_cutoff.select(TOMBSTONE_KEY, POSITION_COLUMN).distinct())
-    return Removed({"files": files})
+    return Removed({"files": run.for_each_table(partial(_remove_of_table, run, run.events.found))})
+
+
+def _remove_of_table(run: RemovalRun, erased: DataFrame, entry: CatalogEntry) -> int:
+    """Returns the number of rewritten files."""
+    table = entry.table_schema.table
+    tombstones = run.context.table_state(table).tombstones
+    if not tombstones.exists():
+        return 0
+    of_table = erased.where(F.col("table") == table)
+    keys = of_table.select("request", F.explode(TOMBSTONE_KEYS).alias(TOMBSTONE_KEY)).distinct()
+    rows = tombstones.rows().select("*", *event_columns(entry)).join(F.broadcast(keys), TOMBSTONE_KEY)
+    before_cutoff = with_cutoff_flags(rows, run.cutoffs, table).where(BEFORE_CUTOFF)
+    return tombstones.remove(before_cutoff.select(TOMBSTONE_KEY, POSITION_COLUMN).distinct())

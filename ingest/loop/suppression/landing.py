@@ -19,6 +19,7 @@ from ingest.lakehouse.bronze.arriving import BronzeWithArriving
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.slices import Slices
 from ingest.loop.suppression.suppress import Suppression
+from ingest.loop.table_faults import FaultyTables
 from ingest.loop.table_schemas import TableSchemas
 from ingest.names import Lakehouse
 from ingest.reconcile import table_state
@@ -35,6 +36,7 @@ class Landing:
         self._spark = spark
         self._rules = rules
         self._table_schemas = TableSchemas(spark, pipeline, lakehouse, rules)
+        self._faulty = FaultyTables("searched for events of erased subjects")
         self._suppression = Suppression(
             spark,
             pipeline,
@@ -66,7 +68,7 @@ class Landing:
         # A merge may have changed tables since, perhaps in another process.
         self._table_schemas.revisions.refresh()
         read = slices.read(batch - 1, batch, groups, repeated=True)
-        found = self._suppression.events_before_cutoff(read.batches, slices.schemas)
+        found = self._suppression.events_before_cutoff(read.batches, slices.schemas, self._faulty.failed)
         if not found:
             return arriving, groups
         places = [F.col(EVENT_ID)[name].alias(name) for name in COORDINATES]

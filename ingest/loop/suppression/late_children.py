@@ -17,6 +17,7 @@ from ingest.changelog.change import EVENT_ID, POSITION_COLUMN, quoted
 from ingest.delta.conflict_retry import retry_on_conflict
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.lakehouse.silver import Silver
+from ingest.loop.table_faults import FAULTS, raised
 from ingest.merge.actions import ACTION, DELETE
 from ingest.merge.table_schema import TableSchema
 from ingest.reconcile import TableState
@@ -68,13 +69,19 @@ class LateChildren:
         self._keep = keep
         self._rows = 0
 
-    def remove(self, entries: Iterable[CatalogEntry], keys: DataFrame) -> int:
+    def remove(
+        self, entries: Iterable[CatalogEntry], keys: DataFrame, failed: Callable[[str, Exception], None] = raised
+    ) -> int:
         """Removes the rows that reference `keys` (columns `KEYS`, of suppressed events), and those that reference rows
-        removed so. Returns the number of rows. Run again after a crash it removes what is left."""
+        removed so. Returns the number of rows. Run again after a crash it removes what is left. `failed`: takes a table
+        and its error, or raises it."""
         by_table = {entry.table_schema.table: entry for entry in entries}
         for table in self._subjects.tables:
             if table in by_table:
-                keys = checkpoint(keys.unionByName(self._remove_from_table(by_table[table], keys)).distinct())
+                try:
+                    keys = checkpoint(keys.unionByName(self._remove_from_table(by_table[table], keys)).distinct())
+                except FAULTS as error:
+                    failed(table, error)
         return self._rows
 
     def _remove_from_table(self, entry: CatalogEntry, keys: DataFrame) -> DataFrame:

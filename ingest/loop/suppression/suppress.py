@@ -108,19 +108,27 @@ class Suppression:
         self._remove_late_children(self._ledger)
         return list(by_table.values())
 
-    def events_before_cutoff(self, batches: Sequence[TableBatch], schemas: Schemas) -> list[DataFrame]:
+    def events_before_cutoff(
+        self, batches: Sequence[TableBatch], schemas: Schemas, failed: Callable[[str, Exception], None]
+    ) -> list[DataFrame]:
         """Returns `EVENT_ID`, `request`, `table` and `TOMBSTONE_KEYS` of the events of these batches that are to be
-        suppressed. Records their keys in the ledger."""
+        suppressed. Records their keys in the ledger. `failed`: takes a table and its error, or raises it; the events of
+        that table are left out."""
         if self._ledger is None or not self.has_requests:
             return []
         by_table = {batch.table: batch for batch in batches}
         tables = [t for t in self._rules.subjects.tables if t in by_table and self._may_reach_cutoff(by_table[t])]
-        found = [(table, self._flagged_events(self._ledger, by_table[table], schemas)) for table in tables]
-        return [
-            flagged.where(BEFORE_CUTOFF).select(EVENT_ID, "request", F.lit(table).alias("table"), TOMBSTONE_KEYS)
-            for table, flagged in found
-            if flagged is not None
-        ]
+        found = []
+        for table in tables:
+            try:
+                flagged = self._flagged_events(self._ledger, by_table[table], schemas)
+            except FAULTS as error:
+                failed(table, error)
+                continue
+            if flagged is not None:
+                of_table = F.lit(table).alias("table")
+                found.append(flagged.where(BEFORE_CUTOFF).select(EVENT_ID, "request", of_table, TOMBSTONE_KEYS))
+        return found
 
     @property
     def has_requests(self) -> bool:
