@@ -60,7 +60,8 @@ class SeenVersions:
         new in them. `told`: versions that messages tell."""
         definitions = _Definitions(self, batch.table, schemas, definition_of)
         shown = self._shown(batch, incoming, entry, definitions)
-        shown |= _after_message(batch, incoming, told, shown | (entry.versions if entry else frozenset()), definitions)
+        known = shown | (entry.versions if entry else frozenset(told))
+        shown |= _after_message(batch, incoming, told, known, definitions)
         return shown | self._read(batch.table, entry, shown) if shown else shown
 
     def _read(self, table: str, entry: CatalogEntry | None, shown: frozenset[Version]) -> frozenset[Version]:

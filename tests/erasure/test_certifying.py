@@ -22,6 +22,7 @@ def certify(spark: SparkSession, pipeline: Pipeline) -> str:
     return erasure_of(spark, pipeline, f"r{ANNA}").request
 
 
+@pytest.mark.long
 def test_erasure_is_certified_after_the_last_event_of_the_old_life(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = insured(tmp_path)
     merge(spark, pipeline, tmp_path / "events", STORY)

@@ -182,6 +182,7 @@ def test_removal_killed_after_each_step_is_completed(spark: SparkSession, pipeli
     check_certificate(spark, pipeline, tmp_path / "keys", whole)
 
 
+@pytest.mark.long
 def test_a_table_that_can_not_be_read_leaves_subjects_in_no_other_table(
     spark: SparkSession, pipeline: Pipeline, tmp_path: Path
 ) -> None:
