@@ -3,10 +3,12 @@ suppress their events from then on. Stored bytes stay until the removal."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +52,19 @@ class SubjectId:
         if match is None:
             raise ConfigError("a subject is not named by its kind and its key", "write it as member:42")
         return cls(match[1], match[2])
+
+
+def subject_of_json(text: str | bytes) -> tuple[SubjectId, str | None]:
+    """Returns the subject and the reason of a request in JSON: `{"subject": "member:42", "reason": "…"}`. Raises
+    ConfigError, which shows nothing of the text."""
+    try:
+        document: Any = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or not isinstance(document.get("subject"), str):
+        raise ConfigError("it is no JSON object with a subject", 'write {"subject": "member:42", "reason": "…"}')
+    reason = document.get("reason")
+    return SubjectId.parse(document["subject"]), reason if isinstance(reason, str) else None
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID, uuid5
 
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
-from ingest.erasure.request import ErasureRequest, SubjectId, current_cutoff, new_requests
+from ingest.erasure.request import ErasureRequest, SubjectId, current_cutoff, new_requests, subject_of_json
 from ingest.errors import ConfigError
 from ingest.pipeline.composition import rules_of
-from ingest.sources.kafka_records import TopicRecord, read_records
+from ingest.sources.kafka_records import read_records
 from ingest.suppression.ledger import REQUESTED, Ledger
 
 _NAMESPACE = UUID("5bd4fb5e-79e8-4c7b-8c0d-6a0f4f1c2f4e")
@@ -42,7 +40,7 @@ def requests_in_topic(spark: SparkSession, pipeline: Pipeline) -> tuple[list[Era
         if request in known or record.value is None:
             continue
         try:
-            subject, reason = _parse(record)
+            subject, reason = subject_of_json(record.value)
             subjects.root_table(subject.kind)
             subjects_by_request[request] = (subject, reason)
         except ConfigError as error:
@@ -55,14 +53,3 @@ def requests_in_topic(spark: SparkSession, pipeline: Pipeline) -> tuple[list[Era
         for request_id, created_request in zip(subjects_by_request, created, strict=True)
     ]
     return with_ids, unreadable
-
-
-def _parse(record: TopicRecord) -> tuple[SubjectId, str | None]:
-    try:
-        document: Any = json.loads(record.value or b"")
-    except ValueError:
-        document = None
-    if not isinstance(document, dict) or not isinstance(document.get("subject"), str):
-        raise ConfigError("it is no JSON object with a subject", 'write {"subject": "member:42", "reason": "…"}')
-    reason = document.get("reason")
-    return SubjectId.parse(document["subject"]), reason if isinstance(reason, str) else None

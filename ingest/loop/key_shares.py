@@ -3,7 +3,7 @@ one was in force."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,10 +17,6 @@ from ingest.evolution.keys import Key
 from ingest.loop.table_schemas import TableSchemas
 from ingest.reconcile import TableState
 from ingest.reconcile.several_keys import require_rekeyable
-
-
-class _TableStateOf(Protocol):
-    def __call__(self, table: str) -> TableState: ...
 
 
 class _Merge(Protocol):
@@ -39,7 +35,7 @@ class _Merge(Protocol):
 class KeyShares:
     """Splits batches by the keys that their events carry. `merge`: merges a share."""
 
-    def __init__(self, table_schemas: TableSchemas, table_state: _TableStateOf, merge: _Merge) -> None:
+    def __init__(self, table_schemas: TableSchemas, table_state: Callable[[str], TableState], merge: _Merge) -> None:
         self._table_schemas = table_schemas
         self._keys = table_schemas.table_keys
         self._table_state = table_state

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from ingest.cli import personal
-from ingest.erasure.request import SubjectId
+from ingest.erasure.request import SubjectId, subject_of_json
 from ingest.errors import ConfigError
 
 _JSON = 'write {"subject": "member:42"}, as in the request topic'
@@ -44,12 +42,4 @@ def _only(subject: str) -> SubjectId:
 
 def _parsed(line: str) -> SubjectId:
     """Returns the subject of a line: `KIND:KEY`, or JSON."""
-    if not line.startswith("{"):
-        return SubjectId.parse(line)
-    try:
-        document = json.loads(line)
-    except ValueError:
-        document = None
-    if not isinstance(document, dict) or not isinstance(document.get("subject"), str):
-        raise ConfigError("a line that begins with { is no JSON object with a subject", _JSON)
-    return SubjectId.parse(document["subject"])
+    return subject_of_json(line)[0] if line.startswith("{") else SubjectId.parse(line)
