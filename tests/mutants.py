@@ -1469,6 +1469,20 @@ MUTANTS = [
         "    if not after.key:\n",
         LOST_KEYS,
     ),
+    Mutant(
+        "a column is read by a name that another one had before, though no message tells of it yet",
+        "batches/decoding_parts.py",
+        "if keeps_name(name := names.get(c.name, c.name), lives)]",
+        "if (name := names.get(c.name, c.name))]",
+        ("tests/batches/test_decoding_parts.py",),
+    ),
+    Mutant(
+        "values are read by a type that the table does not have at their positions",
+        "batches/decoding_parts.py",
+        "    unfit = _unfit(shown, newest)\n",
+        "    unfit = frozenset[str]()\n",
+        ("tests/batches/test_decoding_parts.py",),
+    ),
 ]
 
 

@@ -13,10 +13,11 @@ from ingest.changelog.image_reader import ImageReader
 from ingest.changelog.position import is_read_without_position, position_literal
 from ingest.errors import TableUnusable
 from ingest.evolution.definition import Place, is_at_or_above
+from ingest.evolution.followed import keeps_name
 from ingest.evolution.life import Lives, TypeStep
 from ingest.evolution.policies import IncompatibleType
 from ingest.evolution.readings import Means, PlaceRange, boundaries, means, reading
-from ingest.evolution.type_steps import ColumnCannotHold, casts
+from ingest.evolution.type_steps import ColumnCannotHold, casts, is_of_type
 from ingest.merge.table_schema import TableSchema
 from ingest.names import caseless
 from ingest.values.columns import Column
@@ -87,17 +88,28 @@ def parts_by_position(
 
 def _without_casts(reader: ImageReader) -> ImageReader:
     """Returns the reader without conversions of values in events."""
-    return replace(reader, casts=tuple(one for one in reader.casts if one[0] in reader.lacking_by_name))
+    fills = tuple(one for one in reader.casts if one[0] in reader.lacking_by_name)
+    return replace(reader, casts=fills, unfit=frozenset())
 
 
 def _newest_reader(reader: ImageReader, lives: Lives, table_schema: TableSchema) -> ImageReader:
-    """Returns the reader of events with the table's newest definition."""
+    """Returns the reader of events with the table's newest definition, without columns of which no message tells yet
+    and whose names other columns had before."""
     gone = tuple((column, None) for column, life in lives.shown.items() if life.end is not None)
     names = dict(reader.names)
-    shown = [(column, names.get(column.name, column.name)) for column in reader.wire]
+    shown = [(c, name) for c in reader.wire if keeps_name(name := names.get(c.name, c.name), lives)]
     newest = {name: lives.shown[name].types[-1:] for _, name in shown if name in lives.shown}
     converted = _casts(shown, newest, table_schema)
-    return replace(reader, lacking=gone, casts=converted) if gone or converted else reader
+    if len(shown) < len(reader.wire):
+        reader = replace(reader, wire=tuple(column for column, _ in shown))
+    unfit = _unfit(shown, newest)
+    return replace(reader, lacking=gone, casts=converted, unfit=unfit) if gone or converted or unfit else reader
+
+
+def _unfit(columns: Iterable[tuple[Column, str]], chains: Mapping[str, Sequence[TypeStep]]) -> frozenset[str]:
+    """Returns `ImageReader.unfit`. `columns`, `chains`: as for `_casts`."""
+    sent = ((column.type, name) for column, name in columns if not (column.inferred or column.is_cast))
+    return frozenset(name for own, name in sent if any(not is_of_type(own, step) for step in chains.get(name, ())[:1]))
 
 
 def _casts(
@@ -147,6 +159,7 @@ def _reader_at(at: Place, reader: ImageReader, lives: Lives, table_schema: Table
     return replace(
         reader,
         casts=_casts((*read_columns, *fills), chains, table_schema),
+        unfit=_unfit(read_columns, chains),
         wire=tuple(column for column, _ in read_columns),
         names=tuple((column.name, name) for column, name in read_columns if column.name != name),
         lacking=(*lacking, *((column, None) for column in sorted(gone))),

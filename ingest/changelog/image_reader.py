@@ -51,6 +51,9 @@ class ImageReader:
     casts: tuple[tuple[str, tuple[Cast, ...] | None], ...] = ()
     """(column of the table, conversions) pairs of columns whose values the source has converted since, those of
     `lacking` too; None if only the source knows the result."""
+    unfit: frozenset[str] = frozenset()
+    """Columns of the table whose values are of another type than the table has at their positions, so that they can't
+    be read."""
     wrapped: bool | None = None
     """True if all envelopes are in a `payload` (Connect's schema and payload), False if none is, None if it varies."""
 

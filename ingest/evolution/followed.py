@@ -50,6 +50,15 @@ def key_now(key: Key, now: Lives, first: Place, last: Place) -> Key | None:
     return tuple(names[0] for names in found) if all(len(names) == 1 for names in found) else None
 
 
+def keeps_name(name: str, now: Lives) -> bool:
+    """Returns False if columns that had a name have another one now, or none: a column that events name so above all
+    known messages is one whose own message is still to come. True if the whole table is gone, as nothing has been told
+    of the one that follows it."""
+    is_gone = all(life.end is not None for life in now.columns)
+    current = name_now(name, now)
+    return is_gone or (current is not None and caseless(current) == caseless(name))
+
+
 def _names_now(name: str, now: Lives, first: Place, last: Place) -> tuple[str, ...]:
     """Returns the names in the table of the columns that events name `name`; the name itself if no version has it, as
     one that the connector adds."""

@@ -105,6 +105,13 @@ def casts(own: LogicalType, steps: Sequence[TypeStep], target: LogicalType) -> t
     return (*found, Cast(current, target))
 
 
+def is_of_type(own: LogicalType, step: TypeStep) -> bool:
+    """Returns False if events at a position of `step` can't have the type `own`: something that changed it is not known
+    yet."""
+    type_ = step.type
+    return type_ is None or not step.is_shown or widest(own, type_) is not None or has_cast(own, type_)
+
+
 def are_lost(steps: Sequence[TypeStep]) -> bool:
     """Returns True if only the source knows what becomes of a value that passes all steps."""
     return any(step.is_unknown for step in steps[1:]) or any(_is_other_form(*pair) for pair in pairwise(steps))

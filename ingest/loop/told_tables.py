@@ -21,6 +21,7 @@ from ingest.evolution.followed import (
     columns_now,
     followed_columns,
     in_table_names,
+    keeps_name,
     renamed_key,
     told_key,
     unfollowed,
@@ -299,9 +300,9 @@ def columns_of_group(
     group: Group, arrived: tuple[Column, ...], columns: Sequence[TableColumn], now: Lives, spelling: Spelling
 ) -> tuple[Column, ...]:
     """Returns the columns of a group's events by the names that they have now. `columns`: those of the table."""
-    if now.places and group.first_position >= now.places[-1]:
-        return arrived
     names = spelling.table_names([c.name for c in arrived], (c.name for c in columns))
+    if now.places and group.first_position >= now.places[-1]:
+        return tuple(c for c in arrived if keeps_name(names[c.name], now))
     last = group.last_position
     if group.may_have_unplaced_reads:
         last = max(last, *now.places)  # They are as new as the table.

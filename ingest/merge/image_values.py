@@ -26,6 +26,8 @@ def table_value(value: SparkColumn, column: Column, target: TableColumn, reader:
 
 def is_undecodable(value: SparkColumn, column: Column, target: TableColumn, reader: ImageReader) -> SparkColumn:
     """Returns true for a value other than null that can't be decoded. Never null."""
+    if target.name in reader.unfit:
+        return value.isNotNull()
     if column.is_cast:
         written = column.written or column.type
         is_lost = decode(value, column.wire, written).isNotNull() & _as_declared(value, column).isNull()

@@ -11,7 +11,9 @@ from ingest.evolution.definition import Place, Version
 from ingest.evolution.lives import lives
 from ingest.evolution.policies import TableColumn
 from ingest.merge.table_schema import TableSchema
-from tests.evolution.versions import INT, TEXT, at, column, columns_of, seen, told
+from ingest.values.columns import Column
+from ingest.values.types import Kind, LogicalType
+from tests.evolution.versions import INT, TEXT, WIRE, at, column, columns_of, seen, told
 
 FILLED = column("t", default="11")
 TABLE = TableSchema("s.t", ("id",), tuple(TableColumn(name, INT) for name in ("id", "n", "t")))
@@ -22,12 +24,13 @@ def parts(
     versions: Collection[Version],
     first: Place,
     last: Place,
-    *names: str,
+    *columns: str | Column,
     table: TableSchema = TABLE,
     schema_id: int | None = 7,
 ) -> list[DecodingPart]:
     group = Group("s.t", "change", None, schema_id, True, 2, ("t", 0, 0), None, first, last, (("t", 0),))
-    reader = ImageReader(tuple(columns_of(*names)), "?")
+    wire = tuple(Column(c, WIRE, INT) if isinstance(c, str) else c for c in columns)
+    reader = ImageReader(wire, "?")
     return list(parts_by_position(group, None, reader, lives(versions), table))
 
 
@@ -109,6 +112,23 @@ def test_values_of_events_without_a_schema_are_not_converted() -> None:
     assert part.reader.casts
     (plain,) = parts(versions, at(12), at(15), "id", "n", table=table, schema_id=None)
     assert (plain.reader.casts, plain.reader.names) == ((), (("n", "t"),))
+
+
+def test_values_of_a_type_that_nothing_tells_at_their_positions_are_not_read() -> None:
+    point = LogicalType(Kind.STRUCT, elements=(TEXT, TEXT), names=("x", "y"))
+    versions = [seen(10, "id", "n"), seen(20, "id", column("n", type_=point))]
+    table = TableSchema("s.t", ("id",), (TableColumn("id", INT), TableColumn("n", point)))
+    between, newest = parts(versions, at(15), at(30), "id", Column("n", WIRE, point), table=table)
+    assert [sorted(part.reader.unfit) for part in (between, newest)] == [["n"], []]
+    (above,) = parts(versions, at(25), at(30), "id", "n", table=table)
+    assert above.reader.unfit == {"n"}
+
+
+def test_columns_of_which_no_message_tells_yet_wait_if_another_one_had_their_name() -> None:
+    renamed = [told(10, column("id", 1), column("n", 2)), told(20, column("id", 1), column("t", 2))]
+    table = TableSchema("s.t", ("id",), (TableColumn("id", INT), TableColumn("t", INT)))
+    (part,) = parts(renamed, at(25), at(30), "id", "n", "t", table=table)
+    assert read(part) == ["id", "t"]
 
 
 def test_events_of_a_relation_that_is_gone_are_not_read() -> None:

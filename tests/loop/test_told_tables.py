@@ -378,6 +378,25 @@ def test_messages_that_come_after_all_events_revise_the_rows(spark: SparkSession
     assert (found.refold, found.table_schema.key) == ("", ("no", "c"))
 
 
+def test_a_column_whose_message_is_late_waits_for_it_if_another_one_had_its_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = Source("public.namesake", ("id",), id=INT, a=INT)
+    source.write("c", id=1, a=1)
+    source.rename("a", "b")
+    source.add("a", TEXT)
+    source.write("c", id=2, b=2, a="x")
+    records = as_debezium(source.story(), source.events)
+    added = records.pop(-2)
+    folder = write(tmp_path / "in", interleaved([[*records, added]], Random(0)), None)
+    case = Case("told", (folder / "events.jsonl",), None, tmp_path / "out")
+    ((_, summary),) = replay(spark, [case], Delivery(len(records)), "jsonl")
+    assert (summary["set_aside"], summary["quarantine"]) == ({}, [])
+    rows = (tmp_path / "out" / summary["tables"][source.name]["file"]).read_text(encoding="utf-8").splitlines()
+    found = sorted(json.loads(row)["b"] for row in rows)
+    assert (found, entry(spark, tmp_path, source.name).refold) == ([1, 2], "values are lost")
+
+
 @pytest.mark.long
 def test_what_a_late_message_can_not_revise_is_said(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
