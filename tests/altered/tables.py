@@ -4,7 +4,7 @@ merged at a time, window by window."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import count
@@ -15,6 +15,7 @@ from threading import Event as Stop
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.backfill.rebuilding import Rebuild
 from ingest.backfill.refolding import Refolding
 from ingest.batches.rules import Rules
 from ingest.changelog.change import quoted
@@ -153,10 +154,14 @@ class MergedTables:
     def close(self) -> None:
         self.merging.close()
 
-    def fold_anew(self) -> list[str]:
-        """Folds the tables again of which stored rows don't tell all any more, as a run does. Returns their names."""
+    def fold_anew(self, others: Collection[str] = ()) -> list[str]:
+        """Folds the tables again of which stored rows don't tell all any more, as a run does. Returns their names.
+        `others`: tables that are rebuilt first."""
         shop = pipeline(self._folder, name=PIPELINE)
-        return Refolding(self._spark, shop, Stop()).run(self.merging)
+        if others:
+            Rebuild(self._spark, shop, sorted(others)).run()
+            self.merging.refresh_tables()
+        return [*others, *Refolding(self._spark, shop, Stop()).run(self.merging)]
 
     def problems(self) -> list[str]:
         """Returns what is wrong with the accounts."""
@@ -170,10 +175,17 @@ class MergedTables:
 
     def faults(self) -> dict[str, str]:
         """Returns the tables that are set aside or have events in quarantine, with a reason."""
-        found = {table: f"{one.code}: {one.reason}" for table, one in self.merging.set_aside.items()}
+        return self.quarantined() | self.set_aside()
+
+    def set_aside(self) -> dict[str, str]:
+        """Returns the tables that are set aside, with a reason."""
+        return {table: f"{one.code}: {one.reason}" for table, one in self.merging.set_aside.items()}
+
+    def quarantined(self) -> dict[str, str]:
+        """Returns the tables that have events in quarantine, with a reason."""
         quarantine = Quarantine(self._spark, self._layout.quarantine, PIPELINE)
         rows = quarantine.rows().select("table", "code", "reason").collect()
-        return {row["table"]: f"{row['code']}: {row['reason']}" for row in rows} | found
+        return {row["table"]: f"{row['code']}: {row['reason']}" for row in rows}
 
     def rows(self, stories: Sequence[TableStory]) -> dict[str, list[Row]]:
         """Returns `rows_of` the tables."""
