@@ -61,6 +61,7 @@ def refold(spark: SparkSession, shop: Pipeline) -> str:
     return Catalog(spark, shop.layout.tables).entry(shop.name, BACK).refold
 
 
+@pytest.mark.long
 def test_a_run_goes_on_with_a_table_that_it_has_folded_again(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path, batch={"max_events": 1})
     found: list[Sequence[str]] = []

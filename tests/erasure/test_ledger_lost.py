@@ -77,6 +77,7 @@ def requested(spark: SparkSession, pipeline: Pipeline, *members: int) -> Ledger:
     return written
 
 
+@pytest.mark.long
 @pytest.mark.integration
 def test_lakehouse_restored_from_its_archive_does_not_bring_the_subject_back(
     spark: SparkSession, s3: S3, tmp_path: Path, command: Command

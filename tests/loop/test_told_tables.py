@@ -274,7 +274,7 @@ def test_tables_are_those_of_the_source(spark: SparkSession, tmp_path: Path, siz
     merged(spark, tmp_path, stories, interleaved([[record for turn in turns for record in turn]], Random(0)), size)
 
 
-@pytest.mark.parametrize("make", SOURCES[-3:])
+@pytest.mark.parametrize("make", [pytest.param(SOURCES[-3], marks=pytest.mark.long), *SOURCES[-2:]])
 def test_a_stored_table_is_that_of_the_source_after_its_messages(
     spark: SparkSession, tmp_path: Path, make: Callable[[], Source]
 ) -> None:
