@@ -1483,6 +1483,20 @@ MUTANTS = [
         "    unfit = frozenset[str]()\n",
         ("tests/batches/test_decoding_parts.py",),
     ),
+    Mutant(
+        "a new column of the key is ignored where new columns are",
+        "batches/policies/batch_policy.py",
+        "Outcome.REFUSED if name in in_keys else Outcome.IGNORED",
+        "Outcome.IGNORED",
+        ("tests/loop/test_schema_policies.py::test_a_new_column_of_the_key_is_refused_where_new_columns_are_excluded",),
+    ),
+    Mutant(
+        "a personal column that newer events lack is not told of",
+        "suppression/personal_names.py",
+        "if life.end is not None and life.end not in begins]",
+        "if life.end is not None and life.end in begins]",
+        PERSONAL_NAMES,
+    ),
 ]
 
 

@@ -45,6 +45,7 @@ from ingest.names import Lakehouse
 from ingest.reconcile import TableState
 from ingest.reconcile.table_keys import TableKeys
 from ingest.reconcile.table_revisions import TableRevisions
+from ingest.suppression.personal_names import gone_columns
 from ingest.values.columns import Column
 
 _log = logging.getLogger(__name__)
@@ -205,7 +206,8 @@ class TableSchemas:
         new, decisions = policy.decided(new, shown)
         self.policies.settle(batch.table, decisions)
         if entry is None or new != replace(entry, revision=0, path=new.path, is_intent=True):
-            entry = self.revisions.record(entry, new, stored)
+            before, entry = entry, self.revisions.record(entry, new, stored)
+            self._log_gone_columns(batch.table, Lives() if before is None else before.lives, entry.lives)
         return entry.table_schema, refused, policy
 
     def _extended(
@@ -230,6 +232,16 @@ class TableSchemas:
             if outcome.retyped:
                 retyped[group] = outcome.retyped
         return columns, refused, retyped
+
+    def _log_gone_columns(self, table: str, before: Lives, now: Lives) -> None:
+        """Logs columns that settings of personal data name and that newer events lack."""
+        settings = self._rules.personal_columns(table)
+        for setting, column in sorted({*gone_columns(settings, now)} - {*gone_columns(settings, before)}):
+            _log.warning(
+                "%s: no row gets a value in column %r any more, which %s names: if it has another name now, name that "
+                "too under tables: {%s: {%s: …}}",
+                *(table, column, setting, table, setting),
+            )
 
     def _log_other_types(self, table: str, columns: Sequence[TableColumn]) -> None:
         """Logs, once for each table, the columns that have another type than the pipeline's file declares."""

@@ -23,9 +23,11 @@ from ingest.lakehouse.quarantine import Quarantine
 from ingest.lakehouse.silver import Silver
 from ingest.lakehouse.tombstones import Tombstones
 from ingest.names import Lakehouse
+from ingest.pipeline.composition import rules_of
 from ingest.pipeline.lag import SourceLag, lag_of
 from ingest.pipeline.ledger_guard import LedgerReport, ledger_report
 from ingest.pipeline.schema_changes import SchemaChange, schema_changes
+from ingest.suppression.personal_names import gone_columns
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class TableStatus:
     """Counts of rows. `pending`: rows never seen whole, which are not in silver. `quarantined`: events that wait for a
     decision. `refold`: why the table has to be folded from its events again; empty if it need not. `unknown`: column →
     number of rows that read null in it, where the source may have a value that no event shows. `assumed`: column →
-    number of rows whose value in it follows from schemas of events alone."""
+    number of rows whose value in it follows from schemas of events alone. `gone`: (setting, column) pairs of columns
+    that settings of personal data name and that newer events lack."""
 
     table: str
     primary_key: tuple[str, ...]
@@ -45,6 +48,7 @@ class TableStatus:
     refold: str = ""
     unknown: Mapping[str, int] = field(default_factory=dict)
     assumed: Mapping[str, int] = field(default_factory=dict)
+    gone: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,8 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
         records=bronze_counts[1],
         quarantined=dict(sorted(codes.items())),
         tables=[
-            _table(spark, pipeline, lakehouse, entry, of_table.get(entry.table_schema.table, 0)) for entry in entries
+            _table(spark, pipeline, lakehouse, entry, of_table.get(entry.table_schema.table, 0), source)
+            for entry in entries
         ],
         last_batch=last,
         schema_changes=schema_changes(catalog.revisions(pipeline)),
@@ -146,7 +151,12 @@ def _last_batch(accounts: Accounts) -> LastBatch | None:
 
 
 def _table(
-    spark: SparkSession, pipeline: str, lakehouse: Lakehouse, entry: CatalogEntry, quarantined: int
+    spark: SparkSession,
+    pipeline: str,
+    lakehouse: Lakehouse,
+    entry: CatalogEntry,
+    quarantined: int,
+    source: Pipeline | None,
 ) -> TableStatus:
     name = entry.table_schema.table
     path = lakehouse.silver(pipeline, name)
@@ -156,7 +166,8 @@ def _table(
     waiting = pending.rows().where(F.col(POSITION_COLUMN).isNotNull()).count() if pending.exists() else 0
     rows, unknown, assumed = _rows(silver, entry) if silver.exists() else (0, {}, {})
     counts = (rows, waiting, tombstones.count(), quarantined)
-    return TableStatus(name, entry.table_schema.key, *counts, path, entry.refold, unknown, assumed)
+    gone = () if source is None else gone_columns(rules_of(source).personal_columns(name), entry.lives)
+    return TableStatus(name, entry.table_schema.key, *counts, path, entry.refold, unknown, assumed, gone)
 
 
 def _rows(silver: Silver, entry: CatalogEntry) -> tuple[int, dict[str, int], dict[str, int]]:

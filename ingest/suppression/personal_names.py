@@ -1,4 +1,5 @@
-"""Refuses to go on with a table whose personal column the source has renamed to a name that the settings don't have."""
+"""Compares the columns that settings of personal data name with those that the table has by now: a table whose column
+has got another name waits, and a column that is gone is told."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Collection, Mapping
 from ingest.errors import TableUnusable
 from ingest.evolution.followed import renamed_away
 from ingest.evolution.life import Lives
+from ingest.names import caseless
 
 PERSONAL_RENAMED = "personal-column-renamed"
 """The code of a table whose personal column has got a name that the pipeline's file doesn't have."""
@@ -27,3 +29,16 @@ def require_new_names(table: str, settings: Mapping[str, Collection[str]], told:
                 f"name {name!r} under tables: {{{table}: {{{setting}: …}}}} {how}, and wherever else the file names "
                 f"{former!r}; then run again",
             )
+
+
+def gone_columns(settings: Mapping[str, Collection[str]], now: Lives) -> tuple[tuple[str, str], ...]:
+    """Returns (setting, column) pairs of columns that settings name and no newer event has, but for those in whose
+    place another one has come that the setting names too: where only events show a table, a column may have got
+    another name."""
+    shown = {caseless(name): life for name, life in now.shown.items()}
+    found = []
+    for setting, names in sorted(settings.items()):
+        lives = {name: shown[caseless(name)] for name in sorted(names) if caseless(name) in shown}
+        begins = {life.begin for life in lives.values()}
+        found += [(setting, name) for name, life in lives.items() if life.end is not None and life.end not in begins]
+    return tuple(found)

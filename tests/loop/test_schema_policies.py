@@ -262,6 +262,16 @@ def test_kinds_of_changes_can_be_excluded_and_tables_left_out(spark: SparkSessio
     assert ignored == {"create.table": 3}
 
 
+def test_a_new_column_of_the_key_is_refused_where_new_columns_are_excluded(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Topic("shop.orders", ("public", "orders"))
+    topic.change("c", 10, {"id": 1, "a": 1}, schema=NARROW)
+    topic.change("c", 20, {"id": 1, "a": 2, "b": 1}, key={"id": 1, "b": 1}, schema=WIDE)
+    shop = pipeline(tmp_path, schema={"on_change": "lenient", "exclude": ["add.column"]})
+    captured(spark, shop, tmp_path, topic.records, batch=1)
+    assert merge_all(spark, shop, at_once=False) == FAILED
+    assert rows(spark, shop.layout) == {1: {"a": 1}}
+
+
 def test_an_ignored_column_of_another_table_is_stored(spark: SparkSession, tmp_path: Path) -> None:
     shop = pipeline(tmp_path, schema={"on_change": "ignore"}, tables={ORDERS: {"schema": {"on_change": "evolve"}}})
     captured(spark, shop, tmp_path, changelog(added, False), batch=1)

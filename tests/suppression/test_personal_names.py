@@ -7,8 +7,8 @@ import pytest
 from ingest.errors import TableUnusable
 from ingest.evolution.followed import renamed_away
 from ingest.evolution.lives import lives
-from ingest.suppression.personal_names import PERSONAL_RENAMED, require_new_names
-from tests.evolution.versions import column, told
+from ingest.suppression.personal_names import PERSONAL_RENAMED, gone_columns, require_new_names
+from tests.evolution.versions import column, seen, told
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,11 @@ def test_each_setting_has_to_name_the_column_as_it_is_called_now() -> None:
             require_new_names("public.people", {"personal": both, setting: {"mail"}}, now)
         assert refused.value.code == PERSONAL_RENAMED
         assert f"name 'email' under tables: {{public.people: {{{setting}: …}}}} {word}" in refused.value.remedy
+
+
+def test_column_that_newer_events_lack_is_gone_until_they_have_it_again() -> None:
+    settings = {"subject": ["Member_id"], "personal": ["name", "absent"]}
+    versions = [seen(10, "id", "member_id", "name"), seen(20, "id", "owner_id", "name")]
+    assert gone_columns(settings, lives(versions)) == (("subject", "Member_id"),)
+    assert gone_columns({"subject": ["member_id", "owner_id"]}, lives(versions)) == ()
+    assert gone_columns(settings, lives([*versions, seen(30, "id", "member_id", "name")])) == ()

@@ -136,9 +136,17 @@ class BatchPolicy:
         shown_changes = {_identity(one.change) for one in found}
         others = (one for one in self._of_columns(new, bool(known)) if _identity(one) not in shown_changes)
         found += [Decision(at, one, outcome_of(one, policy, key)) for one in others]
+        return new, [*found, *self._of_columns_left(), *self._of_keys(entry or new)]
+
+    def _of_columns_left(self) -> Iterator[Decision]:
+        """Yields a decision on each column whose values are not stored: refused if keys of events name it: rows would
+        not be told apart."""
         first = {name: group for group, name in reversed(self._left)}
-        found += [Decision(first[n].first_position, AddColumn(n, NULL), Outcome.IGNORED) for n in sorted(first)]
-        return new, [*found, *self._of_keys(entry or new)]
+        carried = {name for group, _ in self._left for key in group.keys or () for name in key}
+        in_keys = set() if self._rules.has_declared_key(self._batch.table) else carried
+        for name in sorted(first):
+            outcome = Outcome.REFUSED if name in in_keys else Outcome.IGNORED
+            yield Decision(first[name].first_position, AddColumn(name, NULL), outcome)
 
     def _of_columns(self, new: CatalogEntry, has_versions: bool) -> list[SchemaChange]:
         """Returns the changes of the table's columns that were not decided before. `has_versions`: these show types."""

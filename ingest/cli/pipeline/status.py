@@ -92,6 +92,9 @@ def _lines(found: Status) -> list[tuple[str, str]]:
             text = f"{one.table}: {count_text(rows, 'row')} from before column {column} was added or got its type"
             remedy = f"ingest resync {found.pipeline} {one.table}"
             lines.append(("assumed", f"{text} may have another value at the source → {remedy}"))
+        for setting, column in one.gone:
+            text = f"{one.table}: no row gets a value in column {column} any more, which {setting} names"
+            lines.append(("column gone", f"{text} → if it has another name now, name that too"))
     if found.ledger is not None and (found.ledger.entries or found.ledger.faults):
         lines.append(("erasures", _ledger_text(found.ledger)))
         lines.append(("erased events", f"{count_text(found.emptied, 'event')} in bronze without content"))
