@@ -12,13 +12,16 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 _PROPERTY = "spark.local.dir"
 _NEW = ".new-"
 """Begins the name of a folder that is not locked yet."""
+_OF_SPARK = ("blockmgr-*", "spark-*")
+"""The names of folders that Spark makes itself."""
 _log = logging.getLogger(__name__)
 
 
@@ -34,6 +37,15 @@ def own_spill_folders(settings: Mapping[str, str]) -> dict[str, str]:
     if os.environ.get("SPARK_LOCAL_DIRS"):
         return {}
     return {_PROPERTY: ",".join(str(_own_folder(root)) for root in spill_roots(settings))}
+
+
+def left_behind(settings: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """Returns the folders that killed processes have left, and all that Spark has in SPARK_LOCAL_DIRS. `settings`: of a session."""
+    roots = spill_roots(settings, environment)
+    found = [folder for root in roots if root.is_dir() for folder in root.iterdir() if not _is_locked(folder)]
+    if environment.get("SPARK_LOCAL_DIRS"):
+        found += [folder for root in roots for name in _OF_SPARK for folder in root.parent.glob(name)]
+    return sorted(found)
 
 
 @cache
@@ -63,12 +75,29 @@ def _delete_left_behind(root: Path) -> None:
 
 
 def _delete_if_unlocked(folder: Path) -> None:
+    with _locked(folder) as is_free:
+        if is_free:
+            shutil.rmtree(folder)
+
+
+def _is_locked(folder: Path) -> bool:
+    try:
+        with _locked(folder) as is_free:
+            return not is_free
+    except OSError:  # Its process has deleted it, or it belongs to nobody who could be asked.
+        return not folder.is_dir()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Locks a folder meanwhile; gives False if its process lives."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
-    else:
-        shutil.rmtree(folder)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
     finally:
         os.close(descriptor)

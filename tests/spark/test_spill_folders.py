@@ -13,7 +13,7 @@ from textwrap import dedent
 import pytest
 
 from ingest.config import Pipeline
-from ingest.spark.spill_folders import own_spill_folders, spill_roots
+from ingest.spark.spill_folders import left_behind, own_spill_folders, spill_roots
 
 VALUE = b"anna.spilled@mail.example"
 
@@ -47,11 +47,21 @@ def test_folders_of_killed_processes_are_deleted_and_those_of_running_ones_stay(
     assert len(list(root.iterdir())) == 2
     killed(dying)
     left = {folder.name for folder in root.iterdir()}
+    (scanned,) = left_behind({"spark.local.dir": str(tmp_path)}, {})
+    assert (scanned / "rows").exists()
     own = own_spill_folders({"spark.local.dir": str(tmp_path)})["spark.local.dir"]
     now = {folder.name for folder in root.iterdir()} - {Path(own).name}
     assert (len(left), len(now), now < left) == (2, 1, True)
     living.communicate()
     assert [folder.name for folder in root.iterdir()] == [Path(own).name]
+
+
+def test_folders_that_spark_makes_itself_are_scanned_where_it_is_told_to(tmp_path: Path) -> None:
+    for name in ("blockmgr-1", "spark-2", "others"):
+        (tmp_path / name).mkdir()
+    found = left_behind({}, {"SPARK_LOCAL_DIRS": str(tmp_path)})
+    assert [folder.name for folder in found] == ["blockmgr-1", "spark-2"]
+    assert left_behind({"spark.local.dir": str(tmp_path)}, {}) == []
 
 
 @pytest.mark.integration

@@ -18,6 +18,7 @@ from ingest.proof.certificate import Verdict, issue_certificate, verify_certific
 from ingest.proof.certificate.keys import make_key_pair, public_key, signing_key
 from ingest.proof.scan import Folder
 from ingest.proof.search import known_columns, places_of, scan_with_canaries
+from ingest.spark.spill_folders import left_behind
 from ingest.spark.session import running
 
 EXIT_ALTERED = 1
@@ -71,6 +72,7 @@ def issue(
     signer = signing_key(key, [place.path for place in places if isinstance(place, Folder)])
     with running(f"ingest certificate {loaded.name}", loaded.session) as spark, converting_errors(loaded):
         erasure = erasure_of(spark, loaded, request)
+    places += [Folder(path) for path in left_behind(loaded.spark)]
     report = scan_with_canaries(places, terms, left_out, [*known.columns])
     certificate = issue_certificate(erasure, report, signer, datetime.now(UTC))
     out.mkdir(parents=True, exist_ok=True)

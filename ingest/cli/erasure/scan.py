@@ -18,6 +18,7 @@ from ingest.errors import ProofFailed
 from ingest.proof.scan import Folder, Report, SearchTerm
 from ingest.proof.scan.search_terms import parse_search_terms
 from ingest.proof.search import known_columns, places_of, scan_with_canaries
+from ingest.spark.spill_folders import left_behind
 
 EXIT_FOUND = 1
 _SHOWN = 100
@@ -41,7 +42,8 @@ def scan(
     number or a short text needs the columns in which to search: {"member":
     {"value": 42, "columns": ["id"]}}. A value may have a type (date, time,
     timestamp, decimal, uuid, bytes): {"born": {"value": "1961-02-03", "type":
-    "date"}}. Exits with 1 if anything is found.
+    "date"}}. What Spark has written outside of tables and a killed process
+    has left is read too. Exits with 1 if anything is found.
 
     Example: ingest scan claims --needle-file subject.json
     """
@@ -50,7 +52,7 @@ def scan(
     known = known_columns(loaded)
     terms = known.resolved(read_search_terms(needle_file))
     places, left_out = places_of(loaded)
-    places += [Folder(path.expanduser().absolute()) for path in folder or ()]
+    places += [Folder(path.expanduser().absolute()) for path in (*left_behind(loaded.spark), *(folder or ()))]
     report = scan_with_canaries(places, terms, left_out, [*known.columns])
     if as_json:
         typer.echo(json.dumps(asdict(report), ensure_ascii=False))
