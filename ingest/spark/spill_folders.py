@@ -40,7 +40,8 @@ def own_spill_folders(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def left_behind(settings: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """Returns the folders that killed processes have left, and all that Spark has in SPARK_LOCAL_DIRS. `settings`: of a session."""
+    """Returns the folders that killed processes have left, and all that Spark has in SPARK_LOCAL_DIRS. `settings`: of a
+    session."""
     roots = spill_roots(settings, environment)
     found = [folder for root in roots if root.is_dir() for folder in root.iterdir() if not _is_locked(folder)]
     if environment.get("SPARK_LOCAL_DIRS"):

@@ -78,14 +78,16 @@ class Died(Exception):
     """Stands for SIGKILL."""
 
 
+def with_personal_ids() -> dict[str, Any]:
+    """Returns the tables' settings, by which no statistics of members' and claims' keys are written."""
+    members = SETTINGS[MEMBERS] | {"personal": ["id", "name"]}
+    return SETTINGS | {MEMBERS: members, CLAIMS: SETTINGS[CLAIMS] | {"personal": ["id", "text"], "history": True}}
+
+
 @pytest.fixture
 def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
     """Returns a pipeline with everything merged, an erasure requested, and a record in quarantine."""
-    members, claims = (
-        SETTINGS[MEMBERS] | {"personal": ["id", "name"]},
-        SETTINGS[CLAIMS] | {"personal": ["id", "text"]},
-    )
-    made = insured(tmp_path, tables=SETTINGS | {MEMBERS: members, CLAIMS: claims | {"history": True}})
+    made = insured(tmp_path, tables=with_personal_ids())
     merge(spark, made, tmp_path / "events", STORY)
     events = bronze_of(spark, made).rows().where(f"source_table = '{CLAIMS}' and offset = 0")
     quarantined = events.selectExpr("*", "source_table as table", "'x' as code", "'for the test' as reason")
@@ -270,3 +272,23 @@ def test_old_files_are_deleted_after_their_time(spark: SparkSession, pipeline: P
     assert ("name", "silver") in residues(pipeline)
     assert remove(spark, pipeline).remain_until is None
     assert residues(pipeline) == set()
+
+
+@pytest.mark.long
+def test_tables_with_columns_named_as_those_of_a_search_are_erased(spark: SparkSession, tmp_path: Path) -> None:
+    names = ("request", "position", "op", "table", "key_hash", "topic", "offset", "place", "item")
+    others = {name: f"{name} of somebody" for name in names}
+    story = [
+        table_event(MEMBERS, "c", 0, 10, ANNA, name=NAME, **others),
+        table_event(MEMBERS, "c", 1, 11, BEN, name="Ben", **others),
+        table_event(CLAIMS, "c", 0, 20, 99150, member_id=ANNA, text=TEXT, **others),
+        table_event(CLAIMS, "u", 1, 21, 99150, member_id=ANNA, text="fire", **others),
+        table_event(CLAIMS, "c", 2, 22, 61, member_id=BEN, text="theft", **others),
+    ]
+    pipeline = insured(tmp_path, tables=with_personal_ids())
+    merge(spark, pipeline, tmp_path / "events", story)
+    write_requests(spark, pipeline, {ANNA: cutoff(1, story)})
+    assert remove(spark, pipeline).left is None
+    assert (set(rows(spark, pipeline, MEMBERS)), set(rows(spark, pipeline, CLAIMS))) == ({BEN}, {61})
+    assert residues(pipeline) == set()
+    check_accounts_and_silver(spark, pipeline, tmp_path / "beside")

@@ -18,8 +18,8 @@ from ingest.proof.certificate import Verdict, issue_certificate, verify_certific
 from ingest.proof.certificate.keys import make_key_pair, public_key, signing_key
 from ingest.proof.scan import Folder
 from ingest.proof.search import known_columns, places_of, scan_with_canaries
-from ingest.spark.spill_folders import left_behind
 from ingest.spark.session import running
+from ingest.spark.spill_folders import left_behind
 
 EXIT_ALTERED = 1
 EXIT_SIGNER_UNKNOWN = 3
