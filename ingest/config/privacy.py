@@ -251,12 +251,29 @@ class Privacy(Section):
         "source. The user needs Write on these topics. Other readers of the topics see a delete; other "
         "pipelines of ingest ignore it and need a request of their own.",
     )
+    needle_days: int = Field(
+        default=30,
+        ge=0,
+        description="Days for which an erased subject's values of personal columns are kept, encrypted and outside the "
+        "lakehouse, to be searched for before the erasure is certified. They are destroyed with the certificate, or by "
+        "the next `ingest erase` once these days have passed. 0: no values are collected.",
+    )
+    needle_folder: Text | None = Field(
+        default=None,
+        description="The folder with these values and their keys, outside the lakehouse. Default: the one beside "
+        "key_file that has its name and `.needles`.",
+    )
     keep_old_files_hours: int = Field(
         default=1,
         ge=0,
         description="Hours for which files stay that an erasure has replaced. Then they are deleted with all older "
         "versions of their tables: no query and no batch may take longer.",
     )
+
+    @property
+    def needles(self) -> str:
+        """Returns the folder with the collected values of erased subjects."""
+        return self.needle_folder or f"{self.key_file}.needles"
 
 
 def require_ledger_keys(tables: Mapping[str, Personal], privacy: Privacy | None, lakehouse: Path) -> None:
@@ -269,6 +286,8 @@ def require_ledger_keys(tables: Mapping[str, Personal], privacy: Privacy | None,
         raise ValueError("privacy.key_file lies in the lakehouse: readers of its hashes could read their key too")
     elif privacy.ledger_copy is not None and _is_copied_inside(lakehouse, privacy.ledger_copy):
         raise ValueError("privacy.ledger_copy lies in the lakehouse: it would be lost with the ledger")
+    elif _is_inside(lakehouse, privacy.needles):
+        raise ValueError("privacy.needle_folder lies in the lakehouse, from which its values are erased")
 
 
 def require_data_keys(tables: Mapping[str, Personal], privacy: Privacy | None, lakehouse: Path) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
 from ingest.erasure.context import ErasureContext
+from ingest.erasure.needle_collection import destroy_outdated
 from ingest.erasure.old_life import last_suppressed_at
 from ingest.erasure.places.place import Record, Removed
 from ingest.erasure.places.register import delta_folders, delta_places, used_places
@@ -74,7 +75,8 @@ class Removal:
         self._set_aside = subject_tables_set_aside(spark, pipeline)
 
     def run(self, on_place_done: OnPlaceDone = lambda *_: None) -> RemovalOutcome:
-        """Removes everything of every request that can be removed by now."""
+        """Removes everything of every request that can be removed by now, and outdated values for certificates."""
+        destroy_outdated(self._pipeline)
         entries = list(self._context.ledger.entries())
         requests = [e for e in entries if e.kind == REQUESTED]
         if not requests:

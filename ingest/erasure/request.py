@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 from uuid import uuid4
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from ingest.backfill.source_readers import source_readers
 from ingest.config import Pipeline
+from ingest.erasure.needle_collection import collects_values, seal_needles
 from ingest.erasure.subject_search import SubjectSearch, count_items
 from ingest.errors import ConfigError
 from ingest.lakehouse.bronze import Offsets
@@ -79,12 +80,14 @@ class ErasureRequest:
 @dataclass(frozen=True)
 class ErasurePlan:
     """What requests concern: counts by place and table, the requests, and the `KEYS` that they suppress. `faulty`: the
-    tables that could not be searched."""
+    tables that could not be searched. `values`: table → `REQUEST`, `COLUMN`, `KIND` and `VALUE` of its personal
+    columns, not computed yet."""
 
     counts: Mapping[tuple[str, str], int]
     requests: Sequence[ErasureRequest]
     keys: DataFrame
     faulty: FaultyTables
+    values: Mapping[str, Sequence[DataFrame]] = field(default_factory=dict)
 
 
 def plan_erasure(
@@ -113,19 +116,24 @@ def plan_requests(spark: SparkSession, pipeline: Pipeline, requests: Sequence[Er
     rows = [{name: getattr(r.entry, name) for name in KEYS.names} for r in requests]
     subject_keys = local_rows(spark, rows, KEYS)
     faulty, key_frames, counts = FaultyTables("searched"), [subject_keys], dict[tuple[str, str], int]()
-    for items in SubjectSearch(spark, pipeline, faulty).find(subject_keys):
+    values = {}
+    for items in SubjectSearch(spark, pipeline, faulty, collects_values(pipeline)).find(subject_keys):
         columns = {"table": F.lit(items.table), "key_version": F.lit(keys.newest).cast("int")}
         key_frames.append(items.keys.withColumns(columns).select(*KEYS.names))
+        values[items.table] = items.values
         try:
             counts |= count_items(items)
         except FAULTS as error:
             faulty.failed(items.table, error)
-    return ErasurePlan(counts, requests, reduce(DataFrame.unionByName, key_frames).distinct(), faulty)
+    return ErasurePlan(counts, requests, reduce(DataFrame.unionByName, key_frames).distinct(), faulty, values)
 
 
 def request_erasure(spark: SparkSession, pipeline: Pipeline, plan: ErasurePlan) -> list[LedgerEntry]:
-    """Appends the plan to the ledger, the first durable step: from here on every merge suppresses the subjects' events
-    up to the cutoff. Copies the ledger, then destroys the subjects' data keys; if that fails, the removal does it."""
+    """Seals the subjects' values for their certificates, then appends the plan to the ledger: from here on every merge
+    suppresses the subjects' events up to the cutoff. Copies the ledger, then destroys the subjects' data keys; if that
+    fails, the removal does it."""
+    if collects_values(pipeline):
+        seal_needles(pipeline, [r.entry.request for r in plan.requests], plan.values, plan.faulty)
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     entries = ledger.append([r.entry for r in plan.requests], plan.keys)
     LedgerGuard(spark, pipeline).save()

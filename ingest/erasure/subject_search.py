@@ -3,7 +3,7 @@ along the foreign keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -22,20 +22,22 @@ from ingest.suppression.key_references import KEY_HASH, OWN_KEYS, rows_referenci
 @dataclass(frozen=True)
 class SubjectItems:
     """What one table holds of the subjects. `items`: `PLACE`, `ITEM` and `REQUEST` of each row or event. `keys`:
-    `REQUEST` and `KEY_HASH`."""
+    `REQUEST` and `KEY_HASH`. `values`: `REQUEST`, `COLUMN`, `KIND` and `VALUE` of personal columns, if asked for."""
 
     table: str
     items: DataFrame
     keys: DataFrame
+    values: Sequence[DataFrame] = ()
 
 
 class SubjectSearch:
     """Searches everything that a pipeline has read, captured or quarantined. Of histories it opens the spans that may
     reference the subjects."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, faulty: FaultyTables) -> None:
-        """`faulty`: takes the tables that can't be searched."""
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, faulty: FaultyTables, values: bool = False) -> None:
+        """`faulty`: takes the tables that can't be searched. `values`: return values of personal columns too."""
         self._faulty = faulty
+        self._with_values = values
         self._context = ErasureContext.of(spark, pipeline)
         self._places = used_places(pipeline)
         self._references = [place.references(self._context) for place in self._places if place.references]
@@ -69,7 +71,9 @@ class SubjectSearch:
             keys = checkpoint(found.select(REQUEST, F.explode(OWN_KEYS).alias(KEY_HASH)).distinct())
             new_keys = checkpoint(keys.join(self._known_keys, [REQUEST, KEY_HASH], "left_anti"))
             if new_keys.isEmpty():
-                return SubjectItems(table, self._items(FoundRows(self._context, table, found)), keys)
+                return SubjectItems(
+                    table, self._items(FoundRows(self._context, table, found)), keys, self._values(table, found)
+                )
             # A row that once had another owner or key has more events under that key.
             self._known_keys = checkpoint(self._known_keys.unionByName(new_keys))
 
@@ -77,6 +81,13 @@ class SubjectSearch:
         """Returns what all places hold of these rows."""
         items = [place.find(found) for place in self._places if place.find is not None]
         return reduce(DataFrame.unionByName, [frame for frame in items if frame is not None])
+
+    def _values(self, table: str, found: DataFrame) -> Sequence[DataFrame]:
+        """Returns the values of a table's personal columns in these rows, if they are asked for."""
+        settings = self._context.pipeline.tables.get(table)
+        columns = settings.erasure_columns if settings is not None and self._with_values else ()
+        frames = [references.values(table, columns, found) for references in self._references] if columns else []
+        return [frame for frame in frames if frame is not None]
 
     def _with_hashes(self, references: DataFrame | None) -> DataFrame | None:
         keys = self._context.keys

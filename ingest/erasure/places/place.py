@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -42,6 +42,10 @@ class KeyReferences(Protocol):
 
     def of_table(self, table: str) -> DataFrame | None:
         """Returns `PLACE`, `ITEM`, `TOMBSTONE_KEY`, `OWN_KEYS` and `REFERENCES` of a table's rows."""
+
+    def values(self, table: str, columns: Collection[str], rows: DataFrame) -> DataFrame | None:
+        """Returns `REQUEST`, `COLUMN`, `KIND` and `VALUE` of the values that these columns have in found `rows`; None
+        if there are none, or they all come from rows of another place."""
 
 
 class Record(Enum):
