@@ -80,6 +80,8 @@ TOLD_POLICY = ("tests/evolution/told/test_admission.py",)
 PERSONAL_NAMES = ("tests/suppression/test_personal_names.py",)
 MESSAGES = ("tests/evolution/test_ddl_version.py",)
 KEY_NAMES = ("tests/evolution/test_keys.py",)
+NEEDLES = ("tests/erasure/test_needles.py",)
+SEALED = ("tests/proof/test_sealed_file.py",)
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,27 @@ class Mutant:
 
 
 MUTANTS = [
+    Mutant(
+        "what is left of an erased life makes its values pass for others'",
+        "erasure/shared_values.py",
+        "flagged.where(F.col(BEFORE_CUTOFF) | F.col(UNDECIDED))",
+        "flagged.where(F.lit(False))",
+        NEEDLES,
+    ),
+    Mutant(
+        "a quarantined value that its type can't hold is not collected",
+        "erasure/table_events.py",
+        "typed.unionByName(rest)",
+        "typed",
+        NEEDLES,
+    ),
+    Mutant(
+        "the key of collected values outlives them",
+        "proof/needles/sealed_file.py",
+        "for path in (self._named(_KEY), self.path):",
+        "for path in (self.path,):",
+        SEALED,
+    ),
     Mutant(
         "a resync removes rows before its reads are merged",
         "loop/table_merge.py",

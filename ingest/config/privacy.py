@@ -103,9 +103,15 @@ class Personal(Section):
         return {setting: names for setting, names in found.items() if names}
 
     @property
+    def collected_columns(self) -> frozenset[str]:
+        """Returns the columns with personal values, of which an erasure leaves no value. A key is one only if the file
+        says so: the statistics of others stay in a table's log."""
+        return frozenset(name for names in self.personal_columns.values() for name in names)
+
+    @property
     def erasure_columns(self) -> frozenset[str]:
         """Returns all columns that these settings name."""
-        found = {name for names in self.personal_columns.values() for name in names}
+        found = set(self.collected_columns)
         if self.subject is not None:
             found |= {*(self.subject.through or ()), *([self.subject.key] if self.subject.key else ())}
         return frozenset(found)

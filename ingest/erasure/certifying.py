@@ -1,4 +1,5 @@
-"""The facts that a certificate takes from the ledger: the request, its cutoffs, and that its removal is complete."""
+"""The facts that a certificate takes from the ledger: the request, its cutoffs, and that its removal is complete; and
+the values that its scan searches for."""
 
 from __future__ import annotations
 
@@ -8,12 +9,17 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline
+from ingest.erasure.context import ErasureContext
+from ingest.erasure.needle_collection import sealed_file
 from ingest.erasure.old_life import last_suppressed_at, uncaptured_partitions
 from ingest.erasure.places import ARCHIVE, OLD_FILES
 from ingest.erasure.places.register import delta_places, used_places
 from ingest.erasure.removal import subject_tables_set_aside
+from ingest.erasure.shared_values import shared_needles
 from ingest.errors import ConfigError, ProofFailed
 from ingest.proof.certificate import Erasure
+from ingest.proof.needles.collected import CollectedNeedles
+from ingest.proof.needles.terms import CollectedTerms, collected_terms, needles_of
 from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
 from ingest.suppression.ledger import REQUESTED, STATE, Ledger, LedgerEntry, last_state_number
 
@@ -53,6 +59,18 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
         dict(_cutoffs_as_text(cutoff)),
         entries[-1].hash,
     )
+
+
+def collected_needles(spark: SparkSession, pipeline: Pipeline, request: str) -> CollectedTerms | None:
+    """Returns the search terms of the values that were collected when the erasure was requested, without those of
+    others; None if none were, or they are destroyed. Raises ConfigError if their file can't be read."""
+    body = sealed_file(pipeline, request).read() if pipeline.privacy is not None else None
+    if body is None:
+        return None
+    collected = CollectedNeedles.from_bytes(body)
+    needles = needles_of(collected)
+    found = shared_needles(ErasureContext.of(spark, pipeline), needles)
+    return collected_terms(needles, collected.uncollected, found.whole, found.within)
 
 
 def _require_done(

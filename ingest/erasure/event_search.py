@@ -65,7 +65,8 @@ class EventReferences:
         type_of_id = "topic string, partition int, offset bigint"
         of_bronze = rows.where(F.col(PLACE) == BRONZE)
         events = of_bronze.select(F.from_json(ITEM, type_of_id).alias(EVENT_ID), REQUEST)
-        found = None if self._events is None else self._events.values(table, columns, events)
+        coordinates = F.broadcast(events.select(f"{EVENT_ID}.*").distinct())
+        found = None if self._events is None else self._events.values(table, columns, coordinates)
         if found is None:
             return None
         return found.join(F.broadcast(events), EVENT_ID).select(REQUEST, COLUMN, KIND, VALUE).distinct()

@@ -85,7 +85,7 @@ def _uncollected(pipeline: Pipeline, reasons: Mapping[str, str]) -> Iterator[tup
     tables of which none were."""
     for table, settings in pipeline.tables.items():
         if settings.subject is not None:
-            for column in sorted(settings.erasure_columns):
+            for column in sorted(settings.collected_columns):
                 reason = reasons.get(table, _ENCRYPTED if column in settings.shred else None)
                 if reason is not None:
                     yield f"{table}.{column}", reason

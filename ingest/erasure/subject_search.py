@@ -85,7 +85,7 @@ class SubjectSearch:
     def _values(self, table: str, found: DataFrame) -> Sequence[DataFrame]:
         """Returns the values of a table's personal columns in these rows, if they are asked for."""
         settings = self._context.pipeline.tables.get(table)
-        columns = settings.erasure_columns if settings is not None and self._with_values else ()
+        columns = settings.collected_columns if settings is not None and self._with_values else ()
         frames = [references.values(table, columns, found) for references in self._references] if columns else []
         return [frame for frame in frames if frame is not None]
 

@@ -20,6 +20,7 @@ from ingest.evolution.inferred.inference import stored_column
 from ingest.evolution.life import Lives
 from ingest.evolution.policies import TableColumn
 from ingest.jvm.plain_json import WITHOUT_LIMITS
+from ingest.lakehouse.bronze import COORDINATES
 from ingest.loop.suppression.event_references import key_references, with_key
 from ingest.loop.told_tables import names_of_group
 from ingest.merge.images import changes
@@ -74,10 +75,10 @@ class TableEvents:
         by = (table, key, incoming, known_columns, self._rules, stored, self._told(table))
         return key_references(self._events, None, *by)
 
-    def values(self, table: str, columns: Collection[str], events: DataFrame) -> DataFrame | None:
+    def values(self, table: str, columns: Collection[str], coordinates: DataFrame) -> DataFrame | None:
         """Returns `EVENT_ID`, `COLUMN`, `KIND` and `VALUE` of each value of these `columns` of a table in either image
-        of its events that `events` (`EVENT_ID`) name; None if there are none. Encrypted values are left out. `columns`:
-        by the names that they have in the table or in the event."""
+        of its events at these `COORDINATES`; None if there are none. Encrypted values are left out. `columns`: by the
+        names that they have in the table or in the event."""
         wanted = {caseless(name): name for name in columns}
         frames = []
         for group, arrived in self._with_columns(table):
@@ -86,8 +87,7 @@ class TableEvents:
             names |= {} if told is None else names_of_group(group, arrived, (), told, spelling)
             named = ((c, (wanted.get(caseless(names[c.name])) or wanted.get(caseless(c.name)))) for c in arrived)
             found = [(column, name) for column, name in named if name is not None and column.sealed is None]
-            of_group = self._events.where(belongs_to(group))
-            of_group = of_group.join(F.broadcast(_coordinates(events)), ["topic", "partition", "offset"], "left_semi")
+            of_group = self._events.where(belongs_to(group)).join(coordinates, COORDINATES, "left_semi")
             frames += [] if not found else [_values(of_group, table, found, self._rules.placeholder)]
         return reduce(DataFrame.unionByName, frames) if frames else None
 
@@ -109,10 +109,6 @@ def rules_of_readers(context: ErasureContext) -> Rules:
 
 def schemas_of(rules: Rules) -> Schemas:
     return Schemas(rules.shredded.columns, rules.times_out_of_range, nesting_depth=rules.limits.nesting_depth)
-
-
-def _coordinates(events: DataFrame) -> DataFrame:
-    return events.select(f"{EVENT_ID}.*").distinct()
 
 
 def _values(events: DataFrame, table: str, columns: list[tuple[Column, str]], placeholder: str) -> DataFrame:

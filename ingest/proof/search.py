@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ingest.config import Pipeline
+from ingest.errors import ConfigError
 from ingest.proof.canaries import check_canaries
+from ingest.proof.needles.terms import CollectedTerms
 from ingest.proof.scan import Bucket, Folder, Place, Report, SearchTerm, scan_places
 from ingest.proof.scan.report import PlaceScan, build_report
 from ingest.proof.scan.table_columns import TableColumns, table_columns
@@ -27,11 +30,22 @@ def scan_with_canaries(
     terms: Sequence[SearchTerm],
     left_out: Iterable[PlaceScan] = (),
     tables: Sequence[str] = (),
+    collected: CollectedTerms | None = None,
 ) -> Report:
-    """Scans the places and checks the canaries. `left_out`: known places that are not scanned, with the reason.
-    `tables`: all that are known. Raises IngestError if canaries can't be written to a bucket."""
-    checks = check_canaries(places, terms)
-    return build_report(terms, [*scan_places(places, terms, tables=tables), *left_out], checks)
+    """Scans the places for the given terms and the `collected` ones, and checks the canaries. `left_out`: known places
+    that are not scanned, with the reason. `tables`: all that are known. Raises ConfigError if there is nothing to
+    search for, and IngestError if canaries can't be written to a bucket."""
+    collected = collected or CollectedTerms()
+    searched = [*terms, *collected.terms]
+    if not searched:
+        raise ConfigError(
+            "there is no value to search for: none was collected that is the subject's alone",
+            "give the subject's values: --needle-file FILE",
+        )
+    checks = check_canaries(places, searched)
+    report = build_report(searched, [*scan_places(places, searched, tables=tables), *left_out], checks)
+    open_ = (*report.not_decided, *collected.not_decided)
+    return replace(report, not_decided=open_, collected=collected.columns, officers=len(terms))
 
 
 def known_columns(pipeline: Pipeline) -> TableColumns:

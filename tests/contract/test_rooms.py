@@ -138,7 +138,6 @@ def test_one_module_calls_constructors_of_spark_and_delta() -> None:
 
 
 UNGUARDED = {
-    "erasure/certificate.py": 1,  # Verifies the ledger, and reads no event.
     "erasure/ledger.py": 2,  # Heals it.
     "lakehouse/vacuum.py": 1,
     "pipeline/archive.py": 1,  # `archive verify`, which finds damaged copies of events.

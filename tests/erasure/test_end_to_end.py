@@ -256,6 +256,10 @@ def test_erased_person_is_gone_and_stays_gone(insurance: Insurance, stack: Stack
         # The broker keeps what it was sent until its retention has passed.
         insurance.certified(request, "--folder", str(stack.kafka.data))
     paper = insurance.certified(request)
+    content = json.loads(paper.read_text())
+    assert "collected from the subject's events" in content["searched"]
+    assert {c["column"]: c["values"] for c in content["collected"]}["insured.members.name"] == 2
+    assert not [*insurance.file.parent.glob("ledger.key.needles/*/*")], "they are destroyed with the certificate"
     public = insurance.file.parent / "erasure.pem.pub"
     verified = insurance.run_command("certificate", "verify", str(paper), "--public-key", str(public), "--json")
     assert json.loads(verified.stdout)["genuine"], verified.output

@@ -27,7 +27,16 @@ from ingest.proof.certificate.issuing import document
 from ingest.proof.certificate.keys import make_key_pair, public_key, signing_key
 from ingest.proof.certificate.signature import STATEMENT, Signature, in_base64
 from ingest.proof.certificate.statement import canonical
-from ingest.proof.scan.report import CanaryCheck, Finding, KindRead, NotDecided, NotScanned, Report, SearchTermLabel
+from ingest.proof.scan.report import (
+    CanaryCheck,
+    CollectedColumn,
+    Finding,
+    KindRead,
+    NotDecided,
+    NotScanned,
+    Report,
+    SearchTermLabel,
+)
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ERASURE = Erasure("2026-17", "9f" * 32, {"shop": "0/16B3748 <&>"}, "ab" * 32)
@@ -68,6 +77,21 @@ def test_certificate_describes_the_erasure(certificate: Certificate) -> None:
         {"label": "member", "columns": ["id"], "type": "integer"},
     ]
     assert problem["not_decided"] == [{"needle": "email", "form": "hash of another case", "why": "it is not known"}]
+
+
+def test_certificate_says_how_many_values_were_collected(pair: tuple[Path, Path]) -> None:
+    columns = (CollectedColumn("public.members.mail", 3, 0), CollectedColumn("public.members.city", 0, 1))
+    report = replace(REPORT, collected=columns, officers=2)
+    made = issue_certificate(ERASURE, report, signing_key(pair[0]), AT)
+    when = "that were collected from the subject's events when the erasure was requested"
+    assert made.content["searched"] == f"by 3 values {when}, and by 2 of the officer's"
+    assert made.content["collected"] == [
+        {"column": "public.members.mail", "values": 3, "shared": 0},
+        {"column": "public.members.city", "values": 0, "shared": 1},
+    ]
+    assert b"public.members.city" in made.page
+    alone = issue_certificate(ERASURE, replace(report, officers=0), signing_key(pair[0]), AT)
+    assert alone.content["searched"] == f"by 3 values {when}"
 
 
 def test_page_shows_the_document_and_loads_nothing(certificate: Certificate) -> None:

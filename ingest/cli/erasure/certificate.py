@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from ingest.cli.erasure.scan import read_search_terms
+from ingest.cli.guarded import guarded
 from ingest.config import load
-from ingest.erasure.certifying import erasure_of
-from ingest.failures.conversion import converting_errors
+from ingest.erasure.certifying import collected_needles, erasure_of
+from ingest.erasure.needle_collection import sealed_file
 from ingest.proof.certificate import Verdict, issue_certificate, verify_certificate
 from ingest.proof.certificate.keys import make_key_pair, public_key, signing_key
 from ingest.proof.scan import Folder
@@ -47,10 +48,11 @@ def key(
 def issue(
     pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
     request: Annotated[str, typer.Argument(help="The request's number, as printed by `ingest erase`.")],
-    needle_file: Annotated[
-        str, typer.Option("--needle-file", help='The subject\'s values, as for `ingest scan`. "-" reads stdin.')
-    ],
     key: Annotated[Path, typer.Option("--key", help="The private key that signs.")],
+    needle_file: Annotated[
+        str | None,
+        typer.Option("--needle-file", help='More of the subject\'s values, as for `ingest scan`. "-" reads stdin.'),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the certificate's two files.", file_okay=False)] = Path(),
     folder: Annotated[list[Path] | None, typer.Option(help="One more place to scan. May be repeated.")] = None,
     debug: Debug = False,
@@ -58,26 +60,32 @@ def issue(
     """Scan a pipeline's places for a subject's values and, if none is found, write a signed certificate of the
     erasure.
 
+    The values are those that were collected when the erasure was requested,
+    which are destroyed afterwards, and those of the file.
+
     Fails if a value is found, the scan misses a canary, or the request isn't
     complete.
 
-    Example: ingest certificate issue claims 7c1f… --needle-file subject.json --key ~/.ingest/erasure.pem
+    Example: ingest certificate issue claims 7c1f… --key ~/.ingest/erasure.pem
     """
     del debug
     loaded = load(pipeline)
     known = known_columns(loaded)
-    terms = known.resolved(read_search_terms(needle_file))
+    terms = known.resolved(read_search_terms(needle_file) if needle_file is not None else ())
     places, left_out = places_of(loaded)
     places += [Folder(path.expanduser().absolute()) for path in folder or ()]
     signer = signing_key(key, [place.path for place in places if isinstance(place, Folder)])
-    with running(f"ingest certificate {loaded.name}", loaded.session) as spark, converting_errors(loaded):
+    with running(f"ingest certificate {loaded.name}", loaded.session) as spark, guarded(spark, loaded):
         erasure = erasure_of(spark, loaded, request)
+        collected = collected_needles(spark, loaded, request)
     places += [Folder(path) for path in left_behind(loaded.spark)]
-    report = scan_with_canaries(places, terms, left_out, [*known.columns])
+    report = scan_with_canaries(places, terms, left_out, [*known.columns], collected)
     certificate = issue_certificate(erasure, report, signer, datetime.now(UTC))
     out.mkdir(parents=True, exist_ok=True)
     for file in certificate.write(out, f"erasure-{request}"):
         typer.echo(str(file))
+    if sealed_file(loaded, request).destroy():
+        typer.echo("the values that were collected of the subject are destroyed")
 
 
 @app.command()

@@ -1,4 +1,5 @@
-"""`ingest scan`: looks for a subject's values in a pipeline's places. Needs no Spark."""
+"""`ingest scan`: looks for a subject's values in a pipeline's places. Needs no Spark, except for those that were
+collected."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from rich.table import Table
 
 from ingest.cli import personal
 from ingest.cli.printing import plain_console
-from ingest.config import load
-from ingest.errors import ProofFailed
+from ingest.config import Pipeline, load
+from ingest.errors import ConfigError, ProofFailed
+from ingest.proof.needles.terms import CollectedTerms
 from ingest.proof.scan import Folder, Report, SearchTerm
 from ingest.proof.scan.search_terms import parse_search_terms
 from ingest.proof.search import known_columns, places_of, scan_with_canaries
@@ -27,8 +29,11 @@ _SHOWN = 100
 def scan(
     pipeline: Annotated[str, typer.Argument(help="A pipeline's name or file.")],
     needle_file: Annotated[
-        str, typer.Option("--needle-file", help='JSON: {"email": "…", …}. "-" reads it from stdin.')
-    ],
+        str | None, typer.Option("--needle-file", help='JSON: {"email": "…", …}. "-" reads it from stdin.')
+    ] = None,
+    request: Annotated[
+        str | None, typer.Option(help="A request of `ingest erase`: search for the values collected for it.")
+    ] = None,
     folder: Annotated[
         list[Path] | None,
         typer.Option(help="One more place, such as a broker's log folder or a checkpoint. May be repeated."),
@@ -38,22 +43,26 @@ def scan(
 ) -> None:
     """Read every byte and column of a pipeline's places and search them for a subject's values, in every encoding.
 
-    The values come from a file, never from arguments, and are not printed. A
+    With a request, the values that were collected from its subject's events
+    are searched for, but for those that other subjects have too.
+
+    More values come from a file, never from arguments, and are not printed. A
     number or a short text needs the columns in which to search: {"member":
     {"value": 42, "columns": ["id"]}}. A value may have a type (date, time,
     timestamp, decimal, uuid, bytes): {"born": {"value": "1961-02-03", "type":
     "date"}}. What Spark has written outside of tables and a killed process
     has left is read too. Exits with 1 if anything is found.
 
-    Example: ingest scan claims --needle-file subject.json
+    Example: ingest scan claims --request 7c1f… --needle-file more.json
     """
     del debug
     loaded = load(pipeline)
     known = known_columns(loaded)
-    terms = known.resolved(read_search_terms(needle_file))
+    terms = known.resolved(read_search_terms(needle_file) if needle_file is not None else ())
+    collected = None if request is None else _collected(loaded, request)
     places, left_out = places_of(loaded)
     places += [Folder(path.expanduser().absolute()) for path in (*left_behind(loaded.spark), *(folder or ()))]
-    report = scan_with_canaries(places, terms, left_out, [*known.columns])
+    report = scan_with_canaries(places, terms, left_out, [*known.columns], collected)
     if as_json:
         typer.echo(json.dumps(asdict(report), ensure_ascii=False))
     else:
@@ -66,6 +75,24 @@ def scan(
         )
     if not report.clean:
         raise typer.Exit(EXIT_FOUND)
+
+
+def _collected(pipeline: Pipeline, request: str) -> CollectedTerms:
+    """Returns the search terms that were collected for a request. Raises ConfigError if there are none."""
+    # Imported here: a scan for given values needs no Spark.
+    from ingest.cli.guarded import guarded
+    from ingest.erasure.certifying import collected_needles
+    from ingest.spark.session import running
+
+    with running(f"ingest scan {pipeline.name}", pipeline.session) as spark, guarded(spark, pipeline):
+        collected = collected_needles(spark, pipeline, request)
+    if collected is None:
+        raise ConfigError(
+            f"no values are kept of request {request}: none were collected, they were too old, or its certificate was "
+            "issued",
+            "give the subject's values: --needle-file FILE",
+        )
+    return collected
 
 
 def read_search_terms(file: str) -> tuple[SearchTerm, ...]:
@@ -91,6 +118,11 @@ def _show(console: Console, report: Report) -> None:
     if max(len(report.not_scanned), len(report.findings)) > _SHOWN:
         console.print(f"at most {_SHOWN} rows of each table are shown; --json prints all")
     console.print(f"canaries: {sum(s.canaries for s in report.canaries):,} planted, {_missed(report):,} missed")
+    if report.collected:
+        collected = _table("values from the subject's events", "column", "searched", "shared with others")
+        for column in report.collected:
+            collected.add_row(column.column, f"{column.values:,}", f"{column.shared:,}")
+        console.print(collected)
     if report.not_decided:
         undecided = _table(f"{len(report.not_decided):,} not decided", "searched value", "form", "why")
         for one in report.not_decided:

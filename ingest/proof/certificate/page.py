@@ -32,6 +32,8 @@ td.n { text-align: right; font-variant-numeric: tabular-nums }
 <h2>What was searched for</h2>
 <table>$needles</table>
 <p>Each in these forms, as far as they are of its type: $forms.</p>
+<h2>Values from the subject's events</h2>
+$collected
 <h2>What was not decided</h2>
 $not_decided
 <h2>What was read</h2>
@@ -72,6 +74,11 @@ def render_page(content: Mapping[str, Any], public_key: str) -> str:
             ((n["label"], n["type"], ", ".join(n["columns"]) or "everywhere") for n in content["needles"]),
             *("searched value", "type", "searched in"),
         ),
+        collected=_table_or(
+            [(c["column"], c["values"], c["shared"]) for c in content["collected"]],
+            "None were collected, or they were destroyed.",
+            *("personal column", "searched values", "not searched, as others have them"),
+        ),
         not_decided=_table_or(undecided, "Nothing.", "searched value", "form", "why"),
         forms=escape(", ".join(content["forms"])),
         read=_rows(
@@ -86,7 +93,7 @@ def render_page(content: Mapping[str, Any], public_key: str) -> str:
     )
 
 
-def _table_or(rows: Sequence[Sequence[str]], otherwise: str, *headings: str) -> str:
+def _table_or(rows: Sequence[Sequence[object]], otherwise: str, *headings: str) -> str:
     return f"<table>{_rows(rows, *headings)}</table>" if rows else f"<p>{otherwise}</p>"
 
 

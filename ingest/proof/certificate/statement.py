@@ -58,7 +58,8 @@ def statement(erasure: Erasure, report: Report, at: datetime) -> dict[str, Any]:
         "issued_at": at.astimezone(UTC).isoformat(timespec="seconds"),
         "issued_by": {"project": "ingest", "version": _version()},
         "needles": [{"label": n.label, "columns": list(n.columns), "type": str(n.type)} for n in report.needles],
-        "searched": OFFICERS_VALUES,
+        "searched": _searched(report),
+        "collected": [asdict(c) for c in report.collected],
         "forms": [*ENCODINGS, *CONTAINER_FORMS, *TYPED_FORMS, IN_COLUMN],
         "not_decided": [asdict(n) for n in report.not_decided],
         "places": places,
@@ -69,6 +70,15 @@ def statement(erasure: Erasure, report: Report, at: datetime) -> dict[str, Any]:
         "says": list(SAYS),
         "does_not_say": list(DOES_NOT_SAY),
     }
+
+
+def _searched(report: Report) -> str:
+    """Returns by whose values the certificate goes."""
+    if not report.collected:
+        return OFFICERS_VALUES
+    values = sum(column.values for column in report.collected)
+    by = f"by {values:,} values that were collected from the subject's events when the erasure was requested"
+    return f"{by}, and by {report.officers:,} of the officer's" if report.officers else by
 
 
 def _proven_places(erasure: Erasure, report: Report) -> list[str]:

@@ -75,8 +75,19 @@ class NotDecided:
 
 
 @dataclass(frozen=True)
+class CollectedColumn:
+    """Number of values of a personal column that were collected from the subject's events and searched for. `shared`:
+    number of those that were not, because other subjects' rows have them too. `column`: as TABLE.COLUMN."""
+
+    column: str
+    values: int
+    shared: int
+
+
+@dataclass(frozen=True)
 class Report:
-    """The report of one scan. It is proof only if every canary was found."""
+    """The report of one scan. It is proof only if every canary was found. `collected`: empty if no values were
+    collected, or none were asked for. `officers`: number of values that the officer has given."""
 
     needles: tuple[SearchTermLabel, ...]
     places: tuple[str, ...]
@@ -85,6 +96,8 @@ class Report:
     not_scanned: tuple[NotScanned, ...]
     canaries: tuple[CanaryCheck, ...] = ()
     not_decided: tuple[NotDecided, ...] = ()
+    collected: tuple[CollectedColumn, ...] = ()
+    officers: int = 0
 
     @property
     def clean(self) -> bool:

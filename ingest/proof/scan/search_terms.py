@@ -33,11 +33,13 @@ class SearchTerm:
     columns: tuple[str, ...] = ()
     type: ValueType | None = None
     table: str = ""
+    is_collected: bool = False
+    """True if the value was collected from data, and the label is the name of its column."""
 
     def __post_init__(self) -> None:
         if not self.label.strip() or not self.value or not all(self.columns):
             raise ConfigError("a searched value has an empty label, value or column", _EXAMPLE)
-        if self.value.lower() in self.label.lower():
+        if not self.is_collected and self.value.lower() in self.label.lower():
             raise ConfigError(
                 "the label of a searched value holds the value, and labels are shown", "name what it is, such as email"
             )
@@ -47,7 +49,7 @@ class SearchTerm:
                 "write dates like 1961-02-03, times like 04:05:06.789, timestamps like 1961-02-03T04:05:06.789Z, "
                 "numbers like -12.50, bytes in hexadecimal or base64",
             )
-        if not self.columns and self._is_unspecific:
+        if not self.columns and is_unspecific(self.value):
             raise ConfigError(
                 f"the searched value {self.label} is too short to be searched for everywhere: less than "
                 f"{MIN_BYTES} bytes or {MIN_DIGITS} digits",
@@ -74,10 +76,11 @@ class SearchTerm:
         names none, one with the name of its label."""
         return self.columns or (self.label,)
 
-    @property
-    def _is_unspecific(self) -> bool:
-        size = len(self.value.encode("utf-8", "surrogatepass"))
-        return size < MIN_BYTES or (self.number is not None and size < MIN_DIGITS)
+
+def is_unspecific(value: str) -> bool:
+    """Returns True for a value that is so short that other people's data hold it by chance."""
+    size = len(value.encode("utf-8", "surrogatepass"))
+    return size < MIN_BYTES or (as_decimal(value) is not None and size < MIN_DIGITS)
 
 
 def parse_search_terms(text: str) -> tuple[SearchTerm, ...]:
