@@ -80,6 +80,7 @@ def searched(found: CollectedTerms | None) -> dict[str, tuple[int, int]]:
     return {column.column: (column.values, column.shared) for column in found.columns}
 
 
+@pytest.mark.long
 def test_certificate_fails_while_a_former_value_lies_somewhere(spark: SparkSession, tmp_path: Path) -> None:
     """Nobody gives a value. What others have in the same column is nobody's residue."""
     pipeline = pipeline_of(tmp_path)
