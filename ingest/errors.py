@@ -86,6 +86,10 @@ class LedgerIncomplete(IngestError):
     back."""
 
 
+class SubjectHeld(IngestError):
+    """The source still holds rows of a subject that was erased here."""
+
+
 class LakehouseDamaged(IngestError):
     """Files of a Delta table are missing or can't be read, or the table was written by a newer version of Delta."""
 

@@ -1,5 +1,5 @@
 """Folds tables of a running pipeline from their events again, if messages about their definitions came too late to
-revise the stored rows."""
+revise the stored rows, or creates of erased rows too late for the updates that follow them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ingest.backfill.rebuilding import Rebuild
 from ingest.changelog.accounting import Account
 from ingest.config import Pipeline
 from ingest.errors import ChangelogUnusable
-from ingest.evolution.definition import Version
 from ingest.lakehouse.catalog import CatalogEntry
 from ingest.loop.merge import Merge
 
@@ -21,14 +20,14 @@ _log = logging.getLogger(__name__)
 
 
 class Refolding:
-    """Rebuilds the tables that a merge names, once for each state of what messages tell of them."""
+    """Rebuilds the tables that a merge names, once for each revision of their entries."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, stop: Event) -> None:
         """`stop`: ends a rebuild after the slice in hand; the next run continues it."""
         self._spark = spark
         self._pipeline = pipeline
         self._stop = stop
-        self._tried: dict[str, frozenset[Version]] = {}
+        self._tried: dict[str, int] = {}
 
     def run(self, merge: Merge | None, progressed: Callable[[], None] = lambda: None) -> list[str]:
         """Rebuilds the tables that `merge` names and returns the names of those that it is done with. To be called
@@ -43,7 +42,7 @@ class Refolding:
         return folded
 
     def _is_new(self, entry: CatalogEntry) -> bool:
-        return self._tried.get(entry.table_schema.table) != entry.told_versions
+        return self._tried.get(entry.table_schema.table) != entry.revision
 
     def _fold(self, entry: CatalogEntry, progressed: Callable[[], None]) -> bool:
         """Returns False if the run is to end before the table is done, so that it is tried again."""
@@ -61,7 +60,7 @@ class Refolding:
             return False
         except ChangelogUnusable as error:
             _log.error("%s can't be folded from its events again: %s", table, error)
-        self._tried[table] = entry.told_versions
+        self._tried[table] = entry.revision
         return True
 
 

@@ -35,9 +35,10 @@ class Rules:
     seems to begin anew without an epoch. `stops_at_two_partitions`: stop where changes of a key without positions lie
     in two partitions. `history`: tables whose row versions are kept. `personal`: table → columns of which no statistics
     are written. `subjects`: the tables and keys of data subjects. `ledger`, `key_file`: the ledger of erasure requests,
-    and the keys of its hashes. `masks`: what an erasure writes over rows that stay. `shredded`: encrypted columns, and
-    the owners of their keys. `renamed`: origin → its former name. `origins`: table → its server and database, where its
-    catalog doesn't tell. `only`: the only tables to merge. `without`: tables not to merge. `times_out_of_range`: what
+    and the keys of its hashes. `suppresses_later_reads`: suppress snapshot reads of erased rows until a create.
+    `masks`: what an erasure writes over rows that stay. `shredded`: encrypted columns, and the owners of their keys.
+    `renamed`: origin → its former name. `origins`: table → its server and database, where its catalog doesn't tell.
+    `only`: the only tables to merge. `without`: tables not to merge. `times_out_of_range`: what
     becomes of dates and timestamps outside of the years 1 to 9999. `keyless`: merge keyless tables; false where events
     may be delivered once more, because their rows are counted. `tuning`: thresholds, which change no result.
     `policy`: what becomes of changes of tables. `policies`: table → policy of its own. `accepted`: table → changes that
@@ -66,6 +67,7 @@ class Rules:
     subjects: Subjects = field(default_factory=Subjects)
     ledger: str | None = None
     key_file: str | None = None
+    suppresses_later_reads: bool = False
     masks: Mapping[str, Masks] = field(default_factory=dict)
     shredded: Shredded = field(default_factory=Shredded)
     renamed: Mapping[str, str] = field(default_factory=dict)

@@ -245,6 +245,11 @@ class Privacy(Section):
         "s3://bucket/prefix (with the options of archive.s3). Default: the archive; without one that ingest writes, "
         "the folder beside key_file that has its name and `.ledger`.",
     )
+    snapshot_reads: Literal["merge", "suppress"] = Field(
+        default="merge",
+        description="What becomes of a snapshot read of an erased row after the cutoff: merge: it begins a new life; "
+        "suppress: it is left out, as updates are until a create.",
+    )
     request_topic: Text | None = Field(
         default=None,
         description="A topic of the source's brokers with requests for erasure, which `ingest erase` reads if no "

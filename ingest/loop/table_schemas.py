@@ -76,6 +76,7 @@ class TableSchemas:
         self.policies = ChangePolicies(rules, SchemaOutcomes(spark, lakehouse.schema_outcomes, pipeline))
         self.table_keys = TableKeys(rules, self.revisions, self.policies)
         self._compared = set[str]()
+        self._to_fold_anew: dict[str, str] = {}
         history = SchemaHistory(spark, lakehouse.schemas, pipeline)
         self.told_tables = ToldTables(history, rules, self.revisions, self.policies, known_messages)
 
@@ -107,6 +108,15 @@ class TableSchemas:
         entry = self.revisions.get(table)
         if entry is not None and entry.origin != origin:
             self.revisions.record(entry, replace(entry, origin=origin), stored)
+
+    def fold_anew(self, table: str, reason: str, stored: TableState) -> None:
+        """Lets a run fold a table from its events again; one that is new, once it is there."""
+        entry = self.revisions.get(table)
+        _log.warning("%s: %s: ingest run folds it anew from its events", table, reason)
+        if entry is None:
+            self._to_fold_anew[table] = reason
+        elif not entry.refold:
+            self.revisions.record(entry, replace(entry, refold=reason), stored)
 
     def is_keyless(self, batch: TableBatch) -> bool:
         """Returns whether the table is known to have no key: then each create is a row of its own."""
@@ -190,6 +200,7 @@ class TableSchemas:
         known = entry.versions if entry else told
         versions = known | shown if shown else known
         new = CatalogEntry(self._pipeline, stored.silver.path, table_schema, 0, topics, origin, versions)
+        new = replace(new, refold=self._to_fold_anew.get(batch.table, ""))
         if entry is not None:
             former, since = entry.former_keys, entry.keyless_since
             new = replace(new, former_keys=former, keyless_since=since, refold=entry.refold)

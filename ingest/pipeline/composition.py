@@ -80,6 +80,7 @@ def rules_of(pipeline: Pipeline) -> Rules:
         shredded=shredded_of(pipeline.tables),
         ledger=pipeline.layout.ledger,
         key_file=pipeline.privacy.key_file if pipeline.privacy else None,
+        suppresses_later_reads=pipeline.privacy is not None and pipeline.privacy.snapshot_reads == "suppress",
         epochs=source.epochs,
         renamed=dict(source.renamed),
         stops_at_restart=source.restarts == "stop",

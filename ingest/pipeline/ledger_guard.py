@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from ingest.archive import ObjectStore
 from ingest.config import Pipeline
-from ingest.errors import ConfigError, IngestError, LedgerIncomplete
+from ingest.errors import ConfigError, IngestError, LedgerIncomplete, SubjectHeld
 from ingest.names import path_segment
 from ingest.spark.local_rows import local_rows
 from ingest.suppression.copy_folder import CopyFolder, CopyStore
@@ -29,9 +29,19 @@ _KEY_ROWS = T.StructType([T.StructField("number", T.LongType()), *KEYS.fields])
 
 
 @dataclass(frozen=True)
+class HeldSubject:
+    """An erased subject that the source still holds, by the keyed hash of its key."""
+
+    request: str
+    table: str
+    key_hash: str
+
+
+@dataclass(frozen=True)
 class LedgerReport:
     """What was found of a ledger. `entries`, `requests`: number of its own. `copied`, `anchored`: the last entry that
-    its copy and its anchor know. `unknown`: why the copy could not be read; empty if it was."""
+    its copy and its anchor know. `unknown`: why the copy could not be read; empty if it was.
+    `held`: subjects that the source still holds."""
 
     entries: int
     requests: int
@@ -41,6 +51,7 @@ class LedgerReport:
     anchor: str
     faults: tuple[LedgerFault, ...] = ()
     unknown: str = ""
+    held: tuple[HeldSubject, ...] = ()
 
 
 class LedgerGuard:
@@ -162,7 +173,9 @@ class LedgerGuard:
     def _report(self, state: LedgerState, known: list[tuple[str, Head]]) -> LedgerReport:
         heads = [head.number for _, head in known] or [0]
         places, faults = (self._copy.uri, self._anchor.path), tuple(self._faults(state, known))
-        return LedgerReport(state.head.number, state.requests, max(heads[:-1], default=0), heads[-1], *places, faults)
+        counts = (state.head.number, state.requests, max(heads[:-1], default=0), heads[-1])
+        held = tuple(HeldSubject(e.request, e.table or "", e.key_hash or "") for e in state.held)
+        return LedgerReport(*counts, *places, faults, held=held)
 
     def _save(self, state: LedgerState) -> None:
         """Writes what the copy and the anchor lack of an intact ledger."""
@@ -194,6 +207,23 @@ def require_no_fault(pipeline: Pipeline, faults: Sequence[LedgerFault]) -> None:
             f"the ledger of erasures of {pipeline.name} in {pipeline.lakehouse} is incomplete: entry {fault.number} "
             f"{fault.problem}. Erased subjects would come back",
             f"bring it back from its copy: ingest ledger restore {pipeline.name}",
+        )
+
+
+def held_subjects(spark: SparkSession, pipeline: Pipeline) -> tuple[HeldSubject, ...]:
+    """Returns the erased subjects that a pipeline's source still holds."""
+    report = ledger_report(spark, pipeline)
+    return () if report is None else report.held
+
+
+def require_not_held(held: Sequence[HeldSubject]) -> None:
+    """Raises SubjectHeld if the source still holds any of these subjects."""
+    if held:
+        first = held[0]
+        raise SubjectHeld(
+            f"the source still holds {len(held)} erased subjects, the first in {first.table}: its key has the hash "
+            f"{first.key_hash}, its request is {first.request}",
+            "delete the subject's rows at the source, then request the erasure again",
         )
 
 

@@ -17,8 +17,16 @@ from ingest.values.types import spark_type
 
 OWN_KEYS, REFERENCES = "_ingest_own_keys", "_ingest_references"
 """Array columns: the row's own keys; its own keys and all that its foreign keys hold."""
+MOVED_FROM, LINKS = "_ingest_moved_from", "_ingest_links"
+"""Array columns of events: the key from which the row moves to another one, if it does; what the foreign keys of its
+image after the event hold."""
 KEY_HASH = "key_hash"
 _REFERENCES = T.ArrayType(T.StructType([T.StructField("table", T.StringType()), T.StructField("text", T.StringType())]))
+
+
+def no_references() -> Column:
+    """Returns an empty array of references."""
+    return F.array().cast(_REFERENCES)
 
 
 def own_keys(table_schema: TableSchema, key: Sequence[Column] | None = None) -> Column:
@@ -27,7 +35,7 @@ def own_keys(table_schema: TableSchema, key: Sequence[Column] | None = None) -> 
     types = _column_types(table_schema)
     values = [quoted(k) for k in table_schema.key] if key is None else key
     if not table_schema.key:
-        return F.array().cast(_REFERENCES)
+        return no_references()
     text = key_text([(value, types[k]) for value, k in zip(values, table_schema.key, strict=True)])
     return _non_null(F.array(_reference(table_schema.table, text)))
 
@@ -37,17 +45,18 @@ def foreign_keys(table_schema: TableSchema, subjects: Subjects) -> Column:
     types = _column_types(table_schema)
     links = {c: parent for c, parent in subjects.links.get(table_schema.table, {}).items() if c in types}
     references = [_reference(parent, key_text([(quoted(c), types[c])])) for c, parent in links.items()]
-    return _non_null(F.array(*references)) if references else F.array().cast(_REFERENCES)
+    return _non_null(F.array(*references)) if references else no_references()
 
 
 def with_key_hashes(rows: DataFrame, keys: LedgerKeys, version: int) -> DataFrame:
-    """Replaces the references in `OWN_KEYS` and `REFERENCES` by their keyed hashes."""
+    """Replaces the references in `OWN_KEYS`, `REFERENCES` and, of events, `MOVED_FROM` and `LINKS` by their keyed
+    hashes."""
     secret = F.broadcast(keys.blocks(rows.sparkSession, version))
 
     def hashes(name: str) -> Column:
         return F.transform(name, lambda m: keyed_hash_column(m["table"], m["text"]))
 
-    hashed = {name: hashes(name) for name in (OWN_KEYS, REFERENCES)}
+    hashed = {name: hashes(name) for name in (OWN_KEYS, REFERENCES, MOVED_FROM, LINKS) if name in rows.columns}
     return rows.crossJoin(secret).withColumns(hashed).drop(INNER, OUTER)
 
 

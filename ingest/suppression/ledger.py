@@ -25,6 +25,7 @@ from ingest.suppression.cutoff import Cutoff
 from ingest.suppression.ledger_chain import NO_ENTRY, Head, LedgerFault, chain_faults
 
 REQUESTED, FOUND, STATE, KEY = "asked", "found", "state", "key"
+BEGUN, HELD, RELEASED = "begun", "held", "released"
 _SCHEMA = T.StructType(
     [
         T.StructField("pipeline", T.StringType()),
@@ -57,9 +58,10 @@ KEYS = T.StructType([_SCHEMA[name] for name in ("request", "table", "key_hash", 
 @dataclass(frozen=True)
 class LedgerEntry:
     """An entry; its fields are the table's columns. `kind`: `REQUESTED` (with `subject`, `reason` and `cut_off`),
-    `FOUND` (keys of rows that were linked to the subject later) or `STATE` (all requests up to entry `upto` have
-    reached `state` in `place`; `evidence` is a hash of the counts). `keys`: number of keys that the entry
-    suppresses."""
+    `FOUND` (keys of rows that were linked to the subject later), `STATE` (all requests up to entry `upto` have reached
+    `state` in `place`; `evidence` is a hash of the counts), `BEGUN` (the row `key_hash` has a new life, from the
+    position `state` on), `HELD` (the source still holds this row, by an event of the op `state`) or `RELEASED` (it has
+    deleted it). `keys`: number of keys that the entry suppresses."""
 
     kind: str
     request: str
@@ -95,12 +97,14 @@ class LedgerEntry:
 @dataclass(frozen=True)
 class LedgerState:
     """The entries of a ledger as stored. `hashes`: number → hash. `requests`: number of requests. `reached`: the number
-    that the table's log says was written last."""
+    that the table's log says was written last. `held`: the requests (`REQUESTED`) of subjects that the source still
+    holds."""
 
     hashes: Mapping[int, str]
     requests: int
     reached: int
     faults: Sequence[LedgerFault]
+    held: Sequence[LedgerEntry] = ()
 
     @property
     def head(self) -> Head:
@@ -213,7 +217,8 @@ class Ledger:
         reached, last = self._table.txn_version(f"ledger of {self._pipeline}"), max(hashes, default=0)
         if reached > last:
             faults.append(LedgerFault(reached, f"is missing: the ledger ends at entry {last}"))
-        return LedgerState(hashes, sum(e.kind == REQUESTED for e, _ in entries), reached, faults)
+        requests = sum(entry.kind == REQUESTED for entry, _ in entries)
+        return LedgerState(hashes, requests, reached, faults, held_subjects(entry for entry, _ in entries))
 
     def entries_after(self, number: int) -> list[LedgerEntry]:
         """Returns the entries after `number`."""
@@ -244,6 +249,24 @@ class Ledger:
             values: dict[str, Any] = row.asDict()
             stored_hash = values.pop("hash")
             yield LedgerEntry(**values | {"at": values["at"].astimezone(UTC)}), stored_hash
+
+
+def held_subjects(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+    """Returns the requests of subjects of which the source still holds a row, and whose erasure was not requested again
+    since. `entries`: all, by number."""
+    requests: dict[str, LedgerEntry] = {}
+    held: dict[tuple[str, str | None], LedgerEntry] = {}
+    for entry in entries:
+        match entry.kind:
+            case "asked":
+                requests[entry.request] = entry
+                subject = entry.table, entry.key_hash
+                held = {row: request for row, request in held.items() if (request.table, request.key_hash) != subject}
+            case "held" if entry.request in requests:
+                held[entry.request, entry.key_hash] = requests[entry.request]
+            case "released":
+                held.pop((entry.request, entry.key_hash), None)
+    return list({request.request: request for request in held.values()}.values())
 
 
 def _chained(entries: Sequence[LedgerEntry], head: Head) -> list[LedgerEntry]:

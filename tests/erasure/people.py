@@ -139,8 +139,37 @@ def remaining_rows(
     while more := [n for n in old if n not in gone and fenced & set(_names(events[n]))]:
         gone.update(more)
         fenced.update((events[n].table, key) for n in more for key in _own(events[n].event))
+    later = [n for n in range(len(events)) if n not in old and events[n].event.op != "null"]
+    gone.update(_later_updates(events, sorted(later, key=lambda n: places[n]), fenced))
     kept = [s for n, s in enumerate(events) if n not in gone]
     return {t: fold([s.event for s in kept if s.table == t], COLUMNS[t]) for t in TABLES}
+
+
+def _later_updates(
+    events: Sequence[TableEvent], later: Sequence[int], fenced: set[tuple[str, Hashable]]
+) -> Iterator[int]:
+    """Yields those of the events after the cutoff, in the order of their positions, that update a row of `fenced` keys
+    without a new life, as long as it leads to the subject. A key to which such a row moves is fenced too."""
+    living: set[tuple[str, Hashable]] = set()
+    for n in later:
+        table, event = events[n].table, events[n].event
+        row, target = (table, event.key if event.old_key is None else event.old_key), (table, event.key)
+        is_dead = row in fenced and row not in living
+        if event.op in ("c", "r"):
+            living.add(row)
+        elif event.op == "u" and is_dead and _leads(events[n], fenced):
+            yield n
+            fenced.add(target)
+            living.discard(target)
+        elif event.op == "u":
+            living.add(target)
+
+
+def _leads(update: TableEvent, fenced: set[tuple[str, Hashable]]) -> bool:
+    if update.table not in LINKS:
+        return True
+    column, parent = LINKS[update.table]
+    return (parent, update.event.image[column]) in fenced
 
 
 def _places(events: Sequence[TableEvent]) -> list[int]:

@@ -43,7 +43,7 @@ def story() -> list[TableEvent]:
 
 LATE = [
     TableEvent(PHOTOS, Event("c", 4, 45, 75, {"claim_id": 52, "text": "late"})),
-    TableEvent(MEMBERS, Event("u", 2, 80, STRIDE, {"name": "anew"})),
+    TableEvent(MEMBERS, Event("c", 2, 80, STRIDE, {"name": "anew"})),
 ]
 
 

@@ -25,6 +25,7 @@ from ingest.erasure.request_topic import requests_in_topic
 from ingest.erasure.source_deletes import requests_by_deletes
 from ingest.erasure.uncovered_locations import UncoveredLocation, uncovered_locations
 from ingest.errors import ConfigError, IngestError
+from ingest.pipeline.ledger_guard import held_subjects, require_not_held
 from ingest.spark.session import running
 
 _SUPPRESSED = "events that were written before now can't reach a table any more"
@@ -89,14 +90,14 @@ def erase(
             report |= _request(spark, loaded, plan, dry_run, as_json)
             left += [left_undone(loaded, plan.faulty)] if plan.faulty else []
         if not dry_run and not ask_only:
-            reads_topic = not subjects
-            report |= retry_while_away(
-                spark,
-                loaded,
-                as_json,
-                lambda _: _execute_requests(spark, loaded, keep_hours, as_json, reads_topic, left),
+            done, undone = retry_while_away(
+                spark, loaded, as_json, lambda _: _execute_requests(spark, loaded, keep_hours, as_json, not subjects)
             )
-    _end(loaded, report, left, as_json)
+            report |= done
+            left += undone
+        held = held_subjects(spark, loaded)
+    _end(loaded, report | {"still_held": [*map(asdict, held)]}, left, as_json)
+    require_not_held(held)
 
 
 def _end(pipeline: Pipeline, report: dict[str, Any], left: list[IngestError], as_json: bool) -> None:
@@ -139,10 +140,9 @@ def _execute_requests(
     keep_hours: int | None,
     quiet: bool,
     reads_topic: bool,
-    undone: list[IngestError],
-) -> dict[str, Any]:
-    """Executes all open requests: from this command, from the request topic, and from deletes at the source. `undone`:
-    takes an error that tells which tables were left."""
+) -> tuple[dict[str, Any], list[IngestError]]:
+    """Executes all open requests: from this command, from the request topic, and from deletes at the source. Returns
+    its report, and an error that tells which tables were left, if any."""
     removal, report_place = Removal(spark, pipeline, keep_hours), _print_nothing if quiet else _print_place
     requests, unreadable = requests_in_topic(spark, pipeline) if reads_topic else ([], [])
     if requests:
@@ -154,19 +154,18 @@ def _execute_requests(
     deleted.remember()
     if deleted.requests:
         outcome = removal.run(report_place)
-    undone += [outcome.left] if outcome.left is not None else []
     beyond = uncovered_locations(pipeline, datetime.now(UTC)) if outcome.requests else []
     if not quiet:
         typer.echo(_result_text(pipeline.name, outcome))
         for one in beyond:
             typer.echo(f"not covered: {one.place}: {one.what}{_until_text(one)}")
     requested = {"asked_in_topic": len(requests), "deleted_at_source": len(deleted.requests)}
-    left = [asdict(one) for one in unreadable]
-    return (
-        _outcome_json(outcome)
-        | requested
-        | {"out_of_reach": [*map(_location_json, beyond)], "unreadable_requests": left}
-    )
+    report = _outcome_json(outcome) | requested
+    report |= {
+        "out_of_reach": [*map(_location_json, beyond)],
+        "unreadable_requests": [asdict(one) for one in unreadable],
+    }
+    return report, [] if outcome.left is None else [outcome.left]
 
 
 def _print_nothing(*_: object) -> None:

@@ -37,7 +37,7 @@ def status(
     """
     del debug
     from ingest.pipeline import status as standing
-    from ingest.pipeline.ledger_guard import require_no_fault
+    from ingest.pipeline.ledger_guard import require_no_fault, require_not_held
 
     loaded = load(pipeline)
     with running("ingest status", loaded.session) as spark, converting_errors(loaded):
@@ -49,6 +49,7 @@ def status(
         _show(console, found)
     if found.ledger is not None:
         require_no_fault(loaded, found.ledger.faults)
+        require_not_held(found.ledger.held)
 
 
 def figures(found: Status) -> dict[str, Any]:
@@ -97,6 +98,8 @@ def _lines(found: Status) -> list[tuple[str, str]]:
             lines.append(("column gone", f"{text} → if it has another name now, name that too"))
     if found.ledger is not None and (found.ledger.entries or found.ledger.faults):
         lines.append(("erasures", _ledger_text(found.ledger)))
+        held = (f"the source still holds subject {s.key_hash} of {s.table}" for s in found.ledger.held)
+        lines += [("still held", text) for text in held]
         lines.append(("erased events", f"{count_text(found.emptied, 'event')} in bronze without content"))
     shown = found.schema_changes[:_CHANGES_SHOWN]
     lines += [("schema change", f"{c.at:%Y-%m-%d %H:%M:%S} UTC, {c.table}: {c.change}") for c in shown]

@@ -26,7 +26,15 @@ from ingest.merge.actions import tombstone_key, tombstone_key_of
 from ingest.merge.images import changes
 from ingest.merge.table_schema import TableSchema
 from ingest.names import caseless
-from ingest.suppression.key_references import OWN_KEYS, REFERENCES, foreign_keys, own_keys
+from ingest.suppression.key_references import (
+    LINKS,
+    MOVED_FROM,
+    OWN_KEYS,
+    REFERENCES,
+    foreign_keys,
+    no_references,
+    own_keys,
+)
 from ingest.values.columns import Column
 from ingest.values.types import has_same_json
 
@@ -35,6 +43,7 @@ GROUP = "_ingest_group"
 TOMBSTONES = -1
 TOMBSTONE_KEYS = "_ingest_tombstone_keys"
 """The key hashes by which tombstones know the event's row."""
+_ARRAYS = (OWN_KEYS, REFERENCES, TOMBSTONE_KEYS, MOVED_FROM, LINKS)
 
 
 def key_references(
@@ -48,10 +57,12 @@ def key_references(
     stored: Sequence[TableColumn] = (),
     now: Lives | None = None,
 ) -> DataFrame:
-    """Returns a row per event: `EVENT_ID`, `GROUP`, `op`, `position`, `TOMBSTONE_KEYS`, and references in `OWN_KEYS`
-    and `REFERENCES`. `incoming`: groups with the columns that they came with. `known`: the columns by which null
-    tombstones are read. `stored`: the table's columns, by which `TOMBSTONE_KEYS` are hashed. `now`: what messages tell
-    of the table's columns, which may have other names now."""
+    """Returns a row per event: `EVENT_ID`, `GROUP`, `op`, `position`, `TOMBSTONE_KEYS`, and references in `OWN_KEYS`,
+    `REFERENCES`, `MOVED_FROM` and `LINKS`.
+
+    `incoming`: groups with the columns that they came with. `known`: the columns by which null tombstones are read.
+    `stored`: the table's columns, by which `TOMBSTONE_KEYS` are hashed. `now`: what messages tell of the table's
+    columns, which may have other names now."""
     frames = []
     known_columns = {c.name: c for c in stored}
     for number, (group, arrived) in enumerate(incoming):
@@ -129,9 +140,7 @@ def _references(
         for references in _of_images(events, table, key, columns, names, rules, key_changes, stored)
     ]
     both = reduce(DataFrame.unionByName, found)
-    per_event = both.groupBy(EVENT_ID).agg(
-        *(F.array_distinct(F.flatten(F.collect_list(c))).alias(c) for c in (OWN_KEYS, REFERENCES, TOMBSTONE_KEYS))
-    )
+    per_event = both.groupBy(EVENT_ID).agg(*(F.array_distinct(F.flatten(F.collect_list(c))).alias(c) for c in _ARRAYS))
     coordinates = events.select(F.struct("topic", "partition", "offset").alias(EVENT_ID), "op", "position")
     return coordinates.join(per_event, EVENT_ID)
 
@@ -171,17 +180,22 @@ def _of_images(
     for image_choice in (ImageChoice.AFTER, ImageChoice.BEFORE):
         read = changes(events, table_schema, ImageReader(wire, rules.placeholder, column_names, image_choice, moves))
         own, tombstone_keys = own_keys(table_schema), F.array().cast("array<binary>")
+        moved_from = no_references()
         if table_schema.key:
             new_key = [F.col(NEW_KEY)[k].alias(k) for k in table_schema.key]
+            moved_from = F.when(F.col(NEW_KEY).isNotNull(), own).otherwise(moved_from)
             own = F.concat(own, own_keys(table_schema, new_key))
             types = table_schema.key_types
             moved = {k: F.col(NEW_KEY)[k] for k in table_schema.key}
             moved_to = F.when(F.col(NEW_KEY).isNotNull(), tombstone_key_of(moved, types))
             tombstone_keys = F.array_compact(F.array(tombstone_key(table_schema.key, types), moved_to))
-        references = F.concat(own, foreign_keys(table_schema, rules.subjects))
+        links = foreign_keys(table_schema, rules.subjects)
+        references = F.concat(own, links)
         yield read.select(
             EVENT_ID,
             own.alias(OWN_KEYS),
             references.alias(REFERENCES),
             tombstone_keys.alias(TOMBSTONE_KEYS),
+            moved_from.alias(MOVED_FROM),
+            (links if image_choice is ImageChoice.AFTER else no_references()).alias(LINKS),
         )

@@ -84,6 +84,17 @@ class LateChildren:
                     failed(table, error)
         return self._rows
 
+    def after_cutoff(self, entry: CatalogEntry, keys: DataFrame) -> DataFrame:
+        """Returns those of `keys` (`request`, `KEY_HASH`, `key_version`) whose row the table holds after the cutoff."""
+        silver, found = self._table_state(entry.table_schema.table).silver, [keys.limit(0)]
+        for version in [] if silver.is_empty() else self._key_versions(keys):
+            rows = with_key_hashes(_rows_with_references(silver, entry, self._subjects), self._keys, version)
+            own = rows.withColumn(KEY_HASH, F.explode(OWN_KEYS))
+            hits = own.join(F.broadcast(keys.where(F.col("key_version") == version)), KEY_HASH)
+            flagged = with_cutoff_flags(hits, self._cutoffs, entry.table_schema.table)
+            found.append(flagged.where(~F.col(BEFORE_CUTOFF)).select(*keys.columns))
+        return reduce(DataFrame.unionByName, found).distinct()
+
     def _remove_from_table(self, entry: CatalogEntry, keys: DataFrame) -> DataFrame:
         """Returns the `KEYS` of the rows removed from one table."""
         stored = self._table_state(entry.table_schema.table)

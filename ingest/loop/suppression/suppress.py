@@ -1,15 +1,16 @@
 """Suppresses the events of erased subjects before a slice is merged: in a stream, a backfill, a rebuild and a proof.
 
-An event is suppressed if it references a key of an erased subject and stands at or below the request's cutoff. Its own
-keys are then recorded in the ledger too, before the slice is accounted for, so that its children are suppressed as
-well, in the same slice or years later. Tables are processed parents first.
+An event is suppressed if it references a key of an erased subject and stands at or below the request's cutoff, or if it
+updates an erased row that has no new life (`later_lives`). Its own keys are then recorded in the ledger too, before the
+slice is accounted for, so that its children are suppressed as well, in the same slice or years later. Tables are
+processed parents first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -25,6 +26,7 @@ from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.suppression.event_references import GROUP, TOMBSTONE_KEYS, TOMBSTONES, batch_key_references
 from ingest.loop.suppression.late_children import LateChildren
+from ingest.loop.suppression.later_lives import LaterLives, later_events
 from ingest.loop.suppression.reach import Reach, reach_of
 from ingest.loop.table_faults import FAULTS
 from ingest.loop.table_schemas import TableSchemas
@@ -41,6 +43,7 @@ _REASON = (
     "the erasure of its subject was asked for, and nothing tells whether the event is older: its partition was not "
     "known then, and its source gives no position"
 )
+_EARLIER_UPDATES = "a create of an erased row comes after updates of its new life"
 _ID = ["topic", "partition", "offset"]
 _LATE_CHILDREN = "late children"
 """The history fact: through which entry of the ledger late children were removed."""
@@ -75,6 +78,7 @@ class Suppression:
         self._cutoffs: dict[str, Cutoff] = {}
         self._reach: dict[str, Reach] = {}
         self._key_versions: set[int] = set()
+        self._lives: LaterLives | None = None
 
     @cached_property
     def _ledger(self) -> Ledger | None:
@@ -100,7 +104,7 @@ class Suppression:
             return list(batches)
         by_table = {batch.table: batch for batch in batches}
         for table in self._rules.subjects.tables:
-            if table in by_table and self._may_reach_cutoff(by_table[table]):
+            if table in by_table:
                 try:
                     by_table[table] = self._without_suppressed(self._ledger, by_table[table], schemas)
                 except FAULTS as error:
@@ -190,9 +194,19 @@ class Suppression:
         self._children_version = ledger.version()
 
     def _without_suppressed(self, ledger: Ledger, batch: TableBatch, schemas: Schemas) -> TableBatch:
-        flagged = self._flagged_events(ledger, batch, schemas)
-        if flagged is None:
+        # A row that is kept masked goes on at the source, so its updates are merged.
+        reaches, watches = self._may_reach_cutoff(batch), batch.table not in self._rules.masks
+        events = self._hashed_events(batch, schemas) if reaches or watches else None
+        if events is None:
             return batch
+        found = []
+        if reaches:
+            found.append(self._flagged(ledger, events, batch.table).select(EVENT_ID, GROUP, BEFORE_CUTOFF))
+        # By then the ledger has the keys that this slice brings.
+        found += self._held(ledger, events, batch.table) if watches else []
+        if not found:
+            return batch
+        flagged = reduce(DataFrame.unionByName, found)
         per_event = flagged.groupBy(EVENT_ID, GROUP).agg(F.max(BEFORE_CUTOFF).alias(BEFORE_CUTOFF))
         per_event = checkpoint(per_event)
         rows = per_event.groupBy(GROUP, BEFORE_CUTOFF).count().collect()  # two rows per group
@@ -203,13 +217,45 @@ class Suppression:
 
     def _flagged_events(self, ledger: Ledger, batch: TableBatch, schemas: Schemas) -> DataFrame | None:
         """Returns `_flagged` of the batch's events; None where no event of it can be read yet."""
+        events = self._hashed_events(batch, schemas)
+        return None if events is None else self._flagged(ledger, events, batch.table)
+
+    def _hashed_events(self, batch: TableBatch, schemas: Schemas) -> dict[int, DataFrame] | None:
+        """Returns the references of the batch's events with hashes, by version of the key; None where no event of it
+        can be read yet."""
         references = batch_key_references(batch, schemas, self._table_schemas, self._rules)
         if references is None:
             return None
-        rows = checkpoint(references)
         versions = sorted(self._key_versions)
-        hashed = {version: checkpoint(with_key_hashes(rows, self._keys, version)) for version in versions}
-        return self._flagged(ledger, hashed, batch.table)
+        rows = references if len(versions) == 1 else checkpoint(references)
+        return {version: checkpoint(with_key_hashes(rows, self._keys, version)) for version in versions}
+
+    def _held(self, ledger: Ledger, events: dict[int, DataFrame], table: str) -> list[DataFrame]:
+        """Returns the events after the cutoffs that are suppressed because their row has no new life, with `GROUP` and
+        `BEFORE_CUTOFF`."""
+        if self._lives is None:
+            self._lives = LaterLives(self._spark, ledger, self._rules.suppresses_later_reads, self._fold_anew)
+        is_root, found = table in self._rules.subjects.keys, []
+        for version, rows in events.items():
+            has_moved = True
+            while has_moved:
+                keys = ledger.keys().where(F.col("key_version") == version)
+                later = later_events(rows, keys, self._cutoffs, table, is_root)
+                if later is None:
+                    break
+                dead, has_moved = self._lives.suppressed(later, version, table, partial(self._living, ledger, table))
+                found.append(rows.select(EVENT_ID, GROUP).join(F.broadcast(dead), EVENT_ID, "left_semi"))
+        return [frame.withColumn(BEFORE_CUTOFF, F.lit(True)) for frame in found]
+
+    def _fold_anew(self, table: str) -> None:
+        """Lets a run fold a table from its events again."""
+        self._table_schemas.fold_anew(table, _EARLIER_UPDATES, self._table_state(table))
+
+    def _living(self, ledger: Ledger, table: str, keys: DataFrame) -> DataFrame:
+        """Returns those of `keys` whose rows the table holds in a life after the cutoff."""
+        entries = [e for e in self._table_schemas.entries if e.table_schema.table == table]
+        late_children = LateChildren(ledger, self._keys, self._rules.subjects, self._cutoffs, self._table_state)
+        return late_children.after_cutoff(entries[0], keys) if entries else keys.limit(0)
 
     def _flagged(self, ledger: Ledger, events: dict[int, DataFrame], table: str) -> DataFrame:
         """Returns the events that can't be merged, with their `GROUP` and `BEFORE_CUTOFF`, once for each `request`
