@@ -1520,6 +1520,13 @@ MUTANTS = [
         "if life.end is not None and life.end in begins]",
         PERSONAL_NAMES,
     ),
+    Mutant(
+        "an error that ends a run does not wait for the tables that are being merged",
+        "loop/table_threads.py",
+        "            one.cancel()\n        wait(merging)\n",
+        "            one.cancel()\n",
+        ("tests/loop/test_table_threads.py",),
+    ),
 ]
 
 

@@ -48,6 +48,7 @@ from ingest.loop.slices import Slices
 from ingest.loop.suppression.suppress import Suppression
 from ingest.loop.table_faults import ENGINE, FAULTS, Reason, raised, reason_of
 from ingest.loop.table_merge import TableMerge
+from ingest.loop.table_threads import merged_beside
 from ingest.names import Lakehouse
 from ingest.spark.checkpoints import checkpoint_scope
 
@@ -224,7 +225,7 @@ class Merge:
         reasons = dict[str, Reason]()
         others = self._suppression.without_suppressed(others, self._slices.schemas, partial(_record_fault, reasons))
         merge = partial(self._merge_or_set_aside, self._slices.schemas, reasons)
-        for account in self._table_pool.map(merge, others):
+        for account in merged_beside(self._table_pool, merge, others):
             (waiting if account.table in self._set_aside_tables else accounts).append(account)
         if has_messages or not self._has_followed:
             self._follow({table for table in self.tables.table_schemas.told_tables.behind() if table not in reasons})
