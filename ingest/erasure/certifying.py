@@ -21,12 +21,13 @@ from ingest.proof.certificate import Erasure
 from ingest.proof.needles.collected import CollectedNeedles
 from ingest.proof.needles.terms import CollectedTerms, collected_terms, needles_of
 from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
-from ingest.suppression.ledger import REQUESTED, STATE, Ledger, LedgerEntry, last_state_number
+from ingest.suppression.ledger import REQUESTED, STATE, Ledger, LedgerEntry, held_subjects, last_state_number
 
 
 def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure:
     """Returns the facts of a completed request. Raises ConfigError if there is no such request, and ProofFailed if the
-    ledger was altered, records up to the cutoff were not captured, or the removal is incomplete."""
+    ledger was altered, the source still holds the subject, records up to the cutoff were not captured, or the removal
+    is incomplete."""
     ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
     for fault in ledger.verify():
         raise ProofFailed(
@@ -38,6 +39,11 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
     if request_entry is None or request_entry.key_hash is None or request_entry.cut_off is None:
         raise ConfigError(
             f"pipeline {pipeline.name} has no request {request}", "`ingest erase` prints the id of each request"
+        )
+    if any(one.request == request for one in held_subjects(entries)):
+        raise ProofFailed(
+            f"request {request}: the source still holds the subject, by events after the cutoff",
+            f"delete its rows at the source, then `ingest run {pipeline.name}`, and request the erasure again",
         )
     cutoff = Cutoff.from_json(request_entry.cut_off)
     if waiting := uncaptured_partitions(spark, pipeline, cutoff):

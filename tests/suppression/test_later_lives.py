@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from ingest.backfill.proving import prove
 from ingest.backfill.refolding import Refolding
 from ingest.config import Pipeline
-from ingest.errors import SubjectHeld
+from ingest.erasure.certifying import erasure_of
+from ingest.errors import ProofFailed, SubjectHeld
 from ingest.lakehouse.bronze import Bronze
 from ingest.loop.merge import Merge
 from ingest.pipeline.composition import rules_of
@@ -77,6 +78,8 @@ def test_source_that_still_holds_an_erased_row_is_told_of(spark: SparkSession, t
     merge(spark, pipeline, tmp_path / "gone", [*OLD, *LATER, *GONE])
     assert held(spark, pipeline) == {f"r{READ}", f"r{CLAIMING}"}
     assert all(one.equal for one in prove(spark, pipeline, pipeline.layout.scratch("p"), (), lambda _: None))
+    with pytest.raises(ProofFailed, match="the source still holds the subject"):
+        erasure_of(spark, pipeline, f"r{READ}")
     with pytest.raises(SubjectHeld, match="still holds 2 erased subjects"):
         require_not_held(LedgerGuard(spark, pipeline).report().held)
 
