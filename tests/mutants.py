@@ -1502,8 +1502,8 @@ MUTANTS = [
     Mutant(
         "values are read by a type that the table does not have at their positions",
         "batches/decoding_parts.py",
-        "    unfit = _unfit(shown, newest)\n",
-        "    unfit = frozenset[str]()\n",
+        "unfit=_unfit(shown, newest))",
+        "unfit=frozenset())",
         ("tests/batches/test_decoding_parts.py",),
     ),
     Mutant(

@@ -99,11 +99,8 @@ def _newest_reader(reader: ImageReader, lives: Lives, table_schema: TableSchema)
     names = dict(reader.names)
     shown = [(c, name) for c in reader.wire if keeps_name(name := names.get(c.name, c.name), lives)]
     newest = {name: lives.shown[name].types[-1:] for _, name in shown if name in lives.shown}
-    converted = _casts(shown, newest, table_schema)
-    if len(shown) < len(reader.wire):
-        reader = replace(reader, wire=tuple(column for column, _ in shown))
-    unfit = _unfit(shown, newest)
-    return replace(reader, lacking=gone, casts=converted, unfit=unfit) if gone or converted or unfit else reader
+    wire, converted = tuple(column for column, _ in shown), _casts(shown, newest, table_schema)
+    return replace(reader, wire=wire, lacking=gone, casts=converted, unfit=_unfit(shown, newest))
 
 
 def _unfit(columns: Iterable[tuple[Column, str]], chains: Mapping[str, Sequence[TypeStep]]) -> frozenset[str]:

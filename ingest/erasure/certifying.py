@@ -21,7 +21,7 @@ from ingest.proof.certificate import Erasure
 from ingest.proof.needles.collected import CollectedNeedles
 from ingest.proof.needles.terms import CollectedTerms, collected_terms, needles_of
 from ingest.suppression.cutoff import WHOLE_SOURCE, Cutoff
-from ingest.suppression.ledger import REQUESTED, STATE, Ledger, LedgerEntry, held_subjects, last_state_number
+from ingest.suppression.ledger import REQUESTED, STATE, Ledger, LedgerEntry, held_requests, last_state_number
 
 
 def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure:
@@ -40,7 +40,7 @@ def erasure_of(spark: SparkSession, pipeline: Pipeline, request: str) -> Erasure
         raise ConfigError(
             f"pipeline {pipeline.name} has no request {request}", "`ingest erase` prints the id of each request"
         )
-    if any(one.request == request for one in held_subjects(entries)):
+    if any(one.request == request for one in held_requests(entries)):
         raise ProofFailed(
             f"request {request}: the source still holds the subject, by events after the cutoff",
             f"delete its rows at the source, then `ingest run {pipeline.name}`, and request the erasure again",

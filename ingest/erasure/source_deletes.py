@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 from ingest.backfill.source_readers import source_readers
 from ingest.batches.group_stats import CHANGE, groups_by_slice
 from ingest.batches.rules import Rules
-from ingest.batches.schemas import Schemas
 from ingest.changelog.change import EVENT_ID
 from ingest.changelog.position import POSITION, has_source_position, right_before_snapshot
 from ingest.config import Pipeline
 from ingest.erasure.request import ErasureRequest, current_cutoff, ledger_keys, new_entry
+from ingest.erasure.table_events import schemas_of
 from ingest.lakehouse.accounts import Accounts
 from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.loop.suppression.event_references import key_references
@@ -122,7 +122,7 @@ def _rows_of(
 ) -> Iterator[tuple[str, DataFrame]]:
     """Yields each table of these events with the `KEY_HASH` of their keys, `EVENT_ID` and `position`."""
     rules = rules_of(pipeline)
-    schemas = Schemas(rules.shredded.columns, rules.times_out_of_range, nesting_depth=rules.limits.nesting_depth)
+    schemas = schemas_of(rules)
     table_schemas = TableSchemas(spark, pipeline.name, pipeline.layout, rules)
     groups = [g for g in groups_by_slice(events, F.lit(0)).get(0, []) if g.kind == CHANGE and g.problem is None]
     schemas.learn(events, groups)

@@ -51,12 +51,12 @@ def key_now(key: Key, now: Lives, first: Place, last: Place) -> Key | None:
 
 
 def keeps_name(name: str, now: Lives) -> bool:
-    """Returns False if columns that had a name have another one now, or none: a column that events name so above all
-    known messages is one whose own message is still to come. True if the whole table is gone, as nothing has been told
-    of the one that follows it."""
-    is_gone = all(life.end is not None for life in now.columns)
+    """Returns False if the columns that had a name have another one now, or none. An event above all known messages
+    that has a column of this name shows one whose own message is still to come. True if the whole table is gone: then
+    no message tells yet of the table that follows it."""
     current = name_now(name, now)
-    return is_gone or (current is not None and caseless(current) == caseless(name))
+    is_same = current is not None and caseless(current) == caseless(name)
+    return is_same or all(life.end is not None for life in now.columns)
 
 
 def _names_now(name: str, now: Lives, first: Place, last: Place) -> tuple[str, ...]:

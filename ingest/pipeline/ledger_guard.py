@@ -20,7 +20,7 @@ from ingest.errors import ConfigError, IngestError, LedgerIncomplete, SubjectHel
 from ingest.names import path_segment
 from ingest.spark.local_rows import local_rows
 from ingest.suppression.copy_folder import CopyFolder, CopyStore
-from ingest.suppression.ledger import FOUND, KEYS, REQUESTED, Ledger, LedgerEntry, LedgerState
+from ingest.suppression.ledger import FOUND, KEYS, REQUESTED, Ledger, LedgerEntry, LedgerState, held_requests
 from ingest.suppression.ledger_anchor import LedgerAnchor
 from ingest.suppression.ledger_chain import Head, LedgerFault, missing_from
 from ingest.suppression.ledger_copy import KeyRow, LedgerCopy
@@ -174,8 +174,7 @@ class LedgerGuard:
         heads = [head.number for _, head in known] or [0]
         places, faults = (self._copy.uri, self._anchor.path), tuple(self._faults(state, known))
         counts = (state.head.number, state.requests, max(heads[:-1], default=0), heads[-1])
-        held = tuple(HeldSubject(e.request, e.table or "", e.key_hash or "") for e in state.held)
-        return LedgerReport(*counts, *places, faults, held=held)
+        return LedgerReport(*counts, *places, faults, held=_held_subjects(state.held))
 
     def _save(self, state: LedgerState) -> None:
         """Writes what the copy and the anchor lack of an intact ledger."""
@@ -211,9 +210,13 @@ def require_no_fault(pipeline: Pipeline, faults: Sequence[LedgerFault]) -> None:
 
 
 def held_subjects(spark: SparkSession, pipeline: Pipeline) -> tuple[HeldSubject, ...]:
-    """Returns the erased subjects that a pipeline's source still holds."""
-    report = ledger_report(spark, pipeline)
-    return () if report is None else report.held
+    """Returns the erased subjects that a pipeline's source still holds, by its own ledger."""
+    ledger = Ledger(spark, pipeline.layout.ledger, pipeline.name)
+    return _held_subjects(held_requests(ledger.entries()))
+
+
+def _held_subjects(requests: Iterable[LedgerEntry]) -> tuple[HeldSubject, ...]:
+    return tuple(HeldSubject(one.request, one.table or "", one.key_hash or "") for one in requests)
 
 
 def require_not_held(held: Sequence[HeldSubject]) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.batches.rules import Rules
 from ingest.changelog.accounting import CAUGHT_UP
 from ingest.changelog.change import POSITION_COLUMN, column_position, quoted
 from ingest.changelog.envelope import BATCH
@@ -107,6 +108,7 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
     catalog = Catalog(spark, lakehouse.tables)
     entries = catalog.entries(pipeline)
     ledger = None if source is None else ledger_report(spark, source)
+    rules = None if source is None else rules_of(source)
     return Status(
         pipeline=pipeline,
         captured=bronze_counts[0] or 0,
@@ -114,7 +116,7 @@ def status(spark: SparkSession, pipeline: str, lakehouse: Lakehouse, source: Pip
         records=bronze_counts[1],
         quarantined=dict(sorted(codes.items())),
         tables=[
-            _table(spark, pipeline, lakehouse, entry, of_table.get(entry.table_schema.table, 0), source)
+            _table(spark, pipeline, lakehouse, entry, of_table.get(entry.table_schema.table, 0), rules)
             for entry in entries
         ],
         last_batch=last,
@@ -156,7 +158,7 @@ def _table(
     lakehouse: Lakehouse,
     entry: CatalogEntry,
     quarantined: int,
-    source: Pipeline | None,
+    rules: Rules | None,
 ) -> TableStatus:
     name = entry.table_schema.table
     path = lakehouse.silver(pipeline, name)
@@ -166,7 +168,7 @@ def _table(
     waiting = pending.rows().where(F.col(POSITION_COLUMN).isNotNull()).count() if pending.exists() else 0
     rows, unknown, assumed = _rows(silver, entry) if silver.exists() else (0, {}, {})
     counts = (rows, waiting, tombstones.count(), quarantined)
-    gone = () if source is None else gone_columns(rules_of(source).personal_columns(name), entry.lives)
+    gone = () if rules is None else gone_columns(rules.personal_columns(name), entry.lives)
     return TableStatus(name, entry.table_schema.key, *counts, path, entry.refold, unknown, assumed, gone)
 
 

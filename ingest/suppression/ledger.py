@@ -60,8 +60,9 @@ class LedgerEntry:
     """An entry; its fields are the table's columns. `kind`: `REQUESTED` (with `subject`, `reason` and `cut_off`),
     `FOUND` (keys of rows that were linked to the subject later), `STATE` (all requests up to entry `upto` have reached
     `state` in `place`; `evidence` is a hash of the counts), `BEGUN` (the row `key_hash` has a new life, from the
-    position `state` on), `HELD` (the source still holds this row, by an event of the op `state`) or `RELEASED` (it has
-    deleted it). `keys`: number of keys that the entry suppresses."""
+    position `state` on; null: from the cutoff on), `HELD` (the source still holds this row; `state`: the position at
+    which it moved to this key, or null) or `RELEASED` (it has deleted it). `keys`: number of keys that the entry
+    suppresses."""
 
     kind: str
     request: str
@@ -218,7 +219,7 @@ class Ledger:
         if reached > last:
             faults.append(LedgerFault(reached, f"is missing: the ledger ends at entry {last}"))
         requests = sum(entry.kind == REQUESTED for entry, _ in entries)
-        return LedgerState(hashes, requests, reached, faults, held_subjects(entry for entry, _ in entries))
+        return LedgerState(hashes, requests, reached, faults, held_requests(entry for entry, _ in entries))
 
     def entries_after(self, number: int) -> list[LedgerEntry]:
         """Returns the entries after `number`."""
@@ -251,21 +252,21 @@ class Ledger:
             yield LedgerEntry(**values | {"at": values["at"].astimezone(UTC)}), stored_hash
 
 
-def held_subjects(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+def held_requests(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
     """Returns the requests of subjects of which the source still holds a row, and whose erasure was not requested again
     since. `entries`: all, by number."""
     requests: dict[str, LedgerEntry] = {}
     held: dict[tuple[str, str | None], LedgerEntry] = {}
     for entry in entries:
-        match entry.kind:
-            case "asked":
-                requests[entry.request] = entry
-                subject = entry.table, entry.key_hash
-                held = {row: request for row, request in held.items() if (request.table, request.key_hash) != subject}
-            case "held" if entry.request in requests:
-                held[entry.request, entry.key_hash] = requests[entry.request]
-            case "released":
-                held.pop((entry.request, entry.key_hash), None)
+        row = entry.request, entry.key_hash
+        if entry.kind == REQUESTED:
+            requests[entry.request] = entry
+            subject = entry.table, entry.key_hash
+            held = {of: request for of, request in held.items() if (request.table, request.key_hash) != subject}
+        elif entry.kind == HELD and entry.request in requests:
+            held[row] = requests[entry.request]
+        elif entry.kind == RELEASED:
+            held.pop(row, None)
     return list({request.request: request for request in held.values()}.values())
 
 

@@ -17,7 +17,7 @@ from ingest.lakehouse.bronze import Bronze
 from ingest.loop.merge import Merge
 from ingest.pipeline.composition import rules_of
 from ingest.pipeline.ledger_guard import LedgerGuard, require_not_held
-from ingest.suppression.ledger import HELD, RELEASED, REQUESTED, LedgerEntry, held_subjects
+from ingest.suppression.ledger import HELD, RELEASED, REQUESTED, LedgerEntry, held_requests
 from ingest.testing import Event
 from tests.changelogs import Record
 from tests.erasure import people
@@ -161,4 +161,4 @@ def test_subject_is_held_until_its_rows_are_deleted_or_it_is_erased_again(
     later: list[LedgerEntry], subjects: list[str]
 ) -> None:
     entries = [entry(REQUESTED, "a", "k"), entry(REQUESTED, "b", "l"), entry(HELD, "a", "k"), *later]
-    assert [request.request for request in held_subjects(entries)] == subjects
+    assert [request.request for request in held_requests(entries)] == subjects

@@ -139,8 +139,8 @@ class BatchPolicy:
         return new, [*found, *self._of_columns_left(), *self._of_keys(entry or new)]
 
     def _of_columns_left(self) -> Iterator[Decision]:
-        """Yields a decision on each column whose values are not stored: refused if keys of events name it: rows would
-        not be told apart."""
+        """Yields a decision on each column whose values are not stored. It is refused if keys of events name the
+        column, because rows that differ in it alone would become one."""
         first = {name: group for group, name in reversed(self._left)}
         carried = {name for group, _ in self._left for key in group.keys or () for name in key}
         in_keys = set() if self._rules.has_declared_key(self._batch.table) else carried

@@ -135,11 +135,7 @@ def _require_readable(pipeline: Pipeline, left: list[dict[str, Any]]) -> None:
 
 
 def _execute_requests(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    keep_hours: int | None,
-    quiet: bool,
-    reads_topic: bool,
+    spark: SparkSession, pipeline: Pipeline, keep_hours: int | None, quiet: bool, reads_topic: bool
 ) -> tuple[dict[str, Any], list[IngestError]]:
     """Executes all open requests: from this command, from the request topic, and from deletes at the source. Returns
     its report, and an error that tells which tables were left, if any."""

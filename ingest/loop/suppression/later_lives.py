@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -72,45 +72,62 @@ class LaterLives:
     """The later lives of the erased subjects of one pipeline."""
 
     def __init__(
-        self, spark: SparkSession, ledger: Ledger, suppresses_reads: bool, fold_anew: Callable[[str], None]
+        self,
+        spark: SparkSession,
+        ledger: Ledger,
+        suppresses_reads: bool,
+        fold_anew: Callable[[str], None],
+        living: Callable[[str, DataFrame], DataFrame],
     ) -> None:
         """`suppresses_reads`: snapshot reads of erased rows are suppressed; else they begin a life. `fold_anew`: takes
-        a table in which updates of a life may have been suppressed, as its begin comes after them."""
+        a table in which updates of a life may have been suppressed, as its begin comes after them. `living`: returns
+        those rows of `request`, `KEY_HASH` and `key_version` that a table holds in a life after the cutoff."""
         self._spark = spark
         self._ledger = ledger
         self._suppresses_reads = suppresses_reads
         self._fold_anew = fold_anew
+        self._living = living
         self._number = 0
         self._version = -1
         self._begun: dict[_Key, _Place | None] = {}
         self._held: set[_Key] = set()
         self._ever_held: set[_Key] = set()
-        self._held_before: frozenset[_Key] = frozenset()
         self._arrived: dict[_Key, _Place] = {}
 
     def suppressed(
-        self, later: DataFrame, key_version: int, table: str, living: Callable[[DataFrame], DataFrame]
-    ) -> tuple[DataFrame, bool]:
-        """Returns the `EVENT_ID` of those of `later_events` that are to be suppressed, and whether keys were recorded
-        in the ledger to which erased rows have moved, so that other events may have become later ones.
+        self, events: DataFrame, key_version: int, cutoffs: Mapping[str, Cutoff], table: str, is_root: bool
+    ) -> list[DataFrame]:
+        """Returns the `EVENT_ID` of the events after the cutoffs that are to be suppressed, in one frame or more.
+        `events`, `cutoffs`, `is_root`: as for `later_events`."""
+        found = list[DataFrame]()
+        while True:
+            keys = self._ledger.keys().where(F.col("key_version") == key_version)
+            later = later_events(events, keys, cutoffs, table, is_root)
+            if later is None:
+                return found
+            dead, has_moved = self._suppressed(later.withColumn("key_version", F.lit(key_version)), table)
+            found.append(dead)
+            if not has_moved:
+                return found
 
-        `living`: returns those rows of `request`, `KEY_HASH` and `key_version` that the table holds in a life after the
-        cutoff."""
-        later = checkpoint(later.withColumn("key_version", F.lit(key_version)))
+    def _suppressed(self, later: DataFrame, table: str) -> tuple[DataFrame, bool]:
+        """Returns the `EVENT_ID` of those of `later_events` that are to be suppressed, and whether keys were recorded
+        in the ledger to which erased rows have moved, so that other events may have become later ones."""
+        later = checkpoint(later)
         self._refresh()
-        self._held_before = frozenset(self._ever_held)
+        held = frozenset(self._ever_held)
         rows, moves_here = later.where(_IS_ROW), later.where(~F.col(_IS_ROW) & (F.col("op") == "u"))
         of_others = moves_here.join(rows.select(*_EVENT), _EVENT, "left_anti")
-        self._begin(self._without_arrivals(rows.where(F.col("op") == "c")).unionByName(of_others), table)
-        self._know_living(rows, table, living)
+        self._begin(self._without_arrivals(rows.where(F.col("op") == "c")).unionByName(of_others), table, held)
+        self._know_living(rows, table)
         dead = self._dead(rows)
-        while self._begin(moves_here.join(dead.select(*_EVENT), _EVENT, "left_anti"), table):
+        while self._begin(moves_here.join(dead.select(*_EVENT), _EVENT, "left_anti"), table, held):
             dead = self._dead(rows)
         self._hold(dead.where(F.col("op") != "d"), table)
         self._release(rows, table)
         has_moved = self._move(dead.where(F.size(_MOVED_TO) > 0), table)
         if not self._suppresses_reads:
-            self._begin(dead.where(F.col("op") == "r"), table)
+            self._begin(dead.where(F.col("op") == "r"), table, held)
             dead = self._dead(rows)
         return checkpoint(dead.where(F.col("op") != "d").select(EVENT_ID).distinct()), has_moved
 
@@ -139,25 +156,25 @@ class LaterLives:
         ]
         return local_rows(self._spark, rows, schema)
 
-    def _know_living(self, rows: DataFrame, table: str, living: Callable[[DataFrame], DataFrame]) -> None:
+    def _know_living(self, rows: DataFrame, table: str) -> None:
         """Records the lives of rows that the table holds. Older versions recorded no begin of a life."""
         named = rows.select(*_ROW_KEY, "key_version").distinct()
         keys = {(row["request"], row[KEY_HASH]) for row in named.collect()}  # of erased rows that a batch names
         if keys - self._ever_held - self._begun.keys():
-            found = living(named).collect()
+            found = self._living(table, named).collect()
             begins = {(row["request"], row[KEY_HASH]): (None, row["key_version"]) for row in found}
             self._append(BEGUN, {key: of for key, of in begins.items() if key not in self._begun}, table)
 
-    def _begin(self, events: DataFrame, table: str) -> bool:
+    def _begin(self, events: DataFrame, table: str, held: Collection[_Key]) -> bool:
         """Records that the rows of these events have a new life from their first event on. Returns False if that is
-        known."""
+        known. `held`: rows of which events were suppressed before, which may be of that life."""
         first = events.groupBy(*_ROW_KEY, "key_version").agg(F.min("position").alias("first"))
         begins = {
             (row["request"], row[KEY_HASH]): (tuple(row["first"]), row["key_version"])
             for row in first.collect()  # a row per row of a subject that is back
         }
         new = {key: begin for key, begin in begins.items() if self._is_earlier(key, begin[0])}
-        if self._held_before & new.keys():
+        if not new.keys().isdisjoint(held):
             self._fold_anew(table)
         self._append(BEGUN, new, table)
         return bool(new)

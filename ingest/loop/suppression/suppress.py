@@ -26,7 +26,7 @@ from ingest.lakehouse.history_facts import HistoryFact, HistoryFacts
 from ingest.lakehouse.quarantine import Quarantine
 from ingest.loop.suppression.event_references import GROUP, TOMBSTONE_KEYS, TOMBSTONES, batch_key_references
 from ingest.loop.suppression.late_children import LateChildren
-from ingest.loop.suppression.later_lives import LaterLives, later_events
+from ingest.loop.suppression.later_lives import LaterLives
 from ingest.loop.suppression.reach import Reach, reach_of
 from ingest.loop.table_faults import FAULTS
 from ingest.loop.table_schemas import TableSchemas
@@ -203,7 +203,7 @@ class Suppression:
         if reaches:
             found.append(self._flagged(ledger, events, batch.table).select(EVENT_ID, GROUP, BEFORE_CUTOFF))
         # By then the ledger has the keys that this slice brings.
-        found += self._held(ledger, events, batch.table) if watches else []
+        found += self._without_new_life(ledger, events, batch.table) if watches else []
         if not found:
             return batch
         flagged = reduce(DataFrame.unionByName, found)
@@ -230,22 +230,18 @@ class Suppression:
         rows = references if len(versions) == 1 else checkpoint(references)
         return {version: checkpoint(with_key_hashes(rows, self._keys, version)) for version in versions}
 
-    def _held(self, ledger: Ledger, events: dict[int, DataFrame], table: str) -> list[DataFrame]:
+    def _without_new_life(self, ledger: Ledger, events: dict[int, DataFrame], table: str) -> list[DataFrame]:
         """Returns the events after the cutoffs that are suppressed because their row has no new life, with `GROUP` and
         `BEFORE_CUTOFF`."""
         if self._lives is None:
-            self._lives = LaterLives(self._spark, ledger, self._rules.suppresses_later_reads, self._fold_anew)
-        is_root, found = table in self._rules.subjects.keys, []
-        for version, rows in events.items():
-            has_moved = True
-            while has_moved:
-                keys = ledger.keys().where(F.col("key_version") == version)
-                later = later_events(rows, keys, self._cutoffs, table, is_root)
-                if later is None:
-                    break
-                dead, has_moved = self._lives.suppressed(later, version, table, partial(self._living, ledger, table))
-                found.append(rows.select(EVENT_ID, GROUP).join(F.broadcast(dead), EVENT_ID, "left_semi"))
-        return [frame.withColumn(BEFORE_CUTOFF, F.lit(True)) for frame in found]
+            reads, living = self._rules.suppresses_later_reads, partial(self._living, ledger)
+            self._lives = LaterLives(self._spark, ledger, reads, self._fold_anew, living)
+        is_root, is_before = table in self._rules.subjects.keys, F.lit(True).alias(BEFORE_CUTOFF)
+        return [
+            rows.join(F.broadcast(dead), EVENT_ID, "left_semi").select(EVENT_ID, GROUP, is_before)
+            for version, rows in events.items()
+            for dead in self._lives.suppressed(rows, version, self._cutoffs, table, is_root)
+        ]
 
     def _fold_anew(self, table: str) -> None:
         """Lets a run fold a table from its events again."""
