@@ -66,10 +66,8 @@ LATE: dict[str, tuple[Any, Rows]] = {
 }
 
 
-_FIRST, *_OTHERS = LATE
-
-
-@pytest.mark.parametrize("late", [_FIRST, *(pytest.param(late, marks=pytest.mark.long) for late in _OTHERS)])
+@pytest.mark.long
+@pytest.mark.parametrize("late", LATE)
 def test_late_event_with_the_key_changes_the_row_that_it_was_about(
     spark: SparkSession, tmp_path: Path, late: str
 ) -> None:

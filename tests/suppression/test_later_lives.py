@@ -65,7 +65,8 @@ def held(spark: SparkSession, pipeline: Pipeline) -> set[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("what", ["suppress", pytest.param("merge", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["suppress", "merge"])
 def test_source_that_still_holds_an_erased_row_is_told_of(spark: SparkSession, tmp_path: Path, what: str) -> None:
     pipeline = erased(spark, tmp_path, what)
     members = {CREATED: {"name": "new"}, CHANGED: {"name": "changed"}, OTHER: {"name": "old"}}
